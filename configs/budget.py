@@ -4,14 +4,14 @@ python -m bert_jax.main --config=configs/budget.py:cpu_quarter --workdir=DIR \\
   --config.data.input='text/*.txt'
 
 budget         shape   FLOPs    on          hours        dollars    MLM
-cpu_quarter    2x128   7.29e13  two cores   0.25         -          3.73, 34.1 %
-cpu_hour       2x256   4.45e14  two cores   1.4          -          3.24, 40.6 %
+cpu_quarter    2x128   7.29e13  one core    0.4          -          3.73, 34.1 %
+cpu_hour       2x256   4.45e14  two cores   1.2          -          3.24, 40.6 %
 gpu_half_hour  8x512   4.54e17  h100:1      0.20 to 0.51 2.2 to 5.7 not run
 v5e4_day       12x768  2.40e19  v5litepod-4 11 to 23     53 to 110  not run
 
 MLM is the held-out loss and accuracy at length 64 on novels and Wikipedia
-(docs/real_run.md). FLOPs are those that the log counts; hours and dollars are
-preflight's, with list prices of 2025, and for two cores 90 GFLOP/s. v5e4_day is
+(docs/real_run.md). FLOPs are those that the log counts; hours are measured on CPU
+cores, otherwise preflight's, as are dollars, with list prices of 2025. v5e4_day is
 the paper's BASE, whose held-out loss was 1.38 (a perplexity of 3.99).
 """
 

@@ -524,8 +524,8 @@ FIELDS: dict[str, Field] = {
     'auto',
     'how attention is computed: xla (anywhere), recompute (anywhere; keeps no '
     'weights of attention for the backward pass), fused (our TPU kernels), '
-    "flash (our GPU kernels) or cudnn (NVIDIA's, without attention dropout and "
-    "packing), both bfloat16; auto is the chip's best for the phase's length",
+    "flash (our GPU kernels) or cudnn (NVIDIA's, without attention dropout, "
+    "packing or rtl), both bfloat16; auto is the chip's best for the phase's length",
     Choice('auto', 'xla', 'recompute', 'fused', 'flash', 'cudnn'),
     SAME_MEANING,
   ),
