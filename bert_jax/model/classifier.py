@@ -181,7 +181,7 @@ class GptClassifier(_Headed):
     """
     ids = batch['input_ids']
     table, words, labels = tied_decoder.look_up(
-      self.embeddings.word.embedding, ids, ids[:, 1:]
+      self.config.dtype, self.embeddings.word.embedding, ids, ids[:, 1:]
     )
     x = self.encode(batch, deterministic, words)
     inputs = self.mlm.vectors(x[:, :-1]), table, self.mlm.bias, labels

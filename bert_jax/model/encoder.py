@@ -22,6 +22,7 @@ from bert_jax.ops import (
   layer_norm,
   normalisation_kernels,
   packed_rows,
+  tied_decoder,
 )
 from bert_jax.ops.elementwise import add_bias
 
@@ -297,7 +298,8 @@ class Bert(nn.Module):
       x = self.encode(packed, deterministic)
       return packed_rows.unpack(x, packed['places'], packed['origins'])
     if words is None:
-      words = self.embeddings.word(batch['input_ids'])
+      table, dtype = self.embeddings.word.embedding, self.config.dtype
+      _, words = tied_decoder.look_up(dtype, table, batch['input_ids'])
     places = batch.get('position_ids')  # of packed rows, [B, S]
     if places is None:
       places = jnp.arange(words.shape[1])[None]

@@ -85,7 +85,7 @@ class PretrainingModel(encoder.Bert):
     if compared is not None:
       ids.append(compared)
     table, words, labels, *others = tied_decoder.look_up(
-      self.embeddings.word.embedding, *ids
+      self.config.dtype, self.embeddings.word.embedding, *ids
     )
     table = others[0] if others else table
     chosen, nsp = self._encode(batch, deterministic, words)

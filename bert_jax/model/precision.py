@@ -15,11 +15,14 @@ from ml_collections import config_dict
 
 from bert_jax import param_names
 
-# Kept in float32 for all types of activations. Embeddings are added up before
-# they are rounded, and so are their rows' gradients, of which a frequent token
-# has thousands. Biases are rounded where they are added: XLA for TPUs would
-# compute a sum of gradients in the type to which it is rounded afterwards.
-_FLOAT32 = re.compile(r'embeddings/.+|(.+/)?\w*norm/.+|nsp/.+|.+/bias')
+_WORDS = 'embeddings/word/embedding'
+# Kept in float32 for all types of activations. A token's embeddings are added up
+# before they are rounded; those of words are rounded as well, since they are large.
+# Biases are rounded where they are added: XLA for TPUs would compute a sum of
+# gradients in the type to which it is rounded afterwards.
+_FLOAT32 = re.compile(
+  r'embeddings/(position|type)/.+|(.+/)?\w*norm/.+|nsp/.+|.+/bias'
+)
 
 
 def set_products(config: config_dict.ConfigDict):
@@ -54,9 +57,26 @@ def jit_inference(*static: str):
 
 
 def cast(params: Any, dtype: str):
-  """Rounds float32 parameters for products to the activations' type."""
+  """Rounds parameters, but keeps the type of word embeddings: `widen_words`."""
+  return widen_words(round_weights(params, dtype))
+
+
+def round_weights(params: Any, dtype: str):
+  """Rounds float32 parameters to the activations' type, `_FLOAT32` excepted."""
 
   def rounded(name, x):
     return x if _FLOAT32.fullmatch(name) else x.astype(jnp.dtype(dtype))
 
   return param_names.map_named(rounded, params)
+
+
+def widen_words(params: Any):
+  """Returns rounded parameters with the word embeddings as float32.
+
+  So the gradients of a word's rows, of which a frequent word has thousands, are
+  added up in float32. Each use of the embeddings rounds them again, which is
+  exact, so that XLA can remove both conversions.
+  """
+  return param_names.map_named(
+    lambda name, x: x.astype(jnp.float32) if name == _WORDS else x, params
+  )

@@ -175,18 +175,12 @@ def _corrected(x, table, bias, labels, sample, picked, raised, powers, others):
   """
   # Without the barrier, XLA would keep the logits as well.
   powers = jax.lax.optimization_barrier(powers)
+  factors = x, table.astype(x.dtype)  # as narrow as the first pass has them
 
   def again(carry):
     # The barrier keeps loop invariants inside the loop.
-    (inside, wide), _ = jax.lax.optimization_barrier(((x, table), carry[0]))
-    # Rounded as in the first pass, but kept in float32: otherwise XLA for TPUs
-    # would round the table before the loop, even if it does not run.
-    kind = jnp.finfo(x.dtype)
-    wide = jax.lax.reduce_precision(wide, kind.nexp, kind.nmant)
-    inside = inside.astype(jnp.float32)
-    powers, others, _ = _powers(
-      inside, wide, bias, labels, sample, picked, raised
-    )
+    inside, _ = jax.lax.optimization_barrier((factors, carry[0]))
+    powers, others, _ = _powers(*inside, bias, labels, sample, picked, raised)
     return jnp.int32(0), powers.astype(x.dtype), others
 
   rows = jnp.sum(raised > 0, dtype=jnp.int32)
@@ -242,26 +236,33 @@ def _eight(row):
   )
 
 
-@jax.custom_vjp
-def look_up(table: jax.Array, *ids):
-  """Returns the table [R, D], and table[i], [..., D], for each of `ids`.
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def look_up(dtype: str, table: jax.Array, *ids):
+  """Returns the table [R, D], and its rounded rows i, [..., D], for each of `ids`.
 
   The rows' gradients are added in place to the returned table's gradient.
   Autodiff would make an array as large as the table for each of `ids`, and add
   these.
 
   Args:
+    dtype: the type to which rows are rounded.
     table: [R, D]; afterwards, use the returned table instead.
     *ids: integers below R, of any shape [...]; other ids give NaN.
+
+  Returns:
+    The table as it is, and rows, float32 so that sums of them are not rounded.
   """
-  return table, *(jnp.take(table, i, axis=0) for i in ids)
+  rounded = table.astype(dtype)
+  rows = (jnp.take(rounded, i, axis=0) for i in ids)
+  return table, *(row.astype(jnp.float32) for row in rows)
 
 
-def _look_up_forward(table, *ids):
-  return look_up(table, *ids), ids
+def _look_up_forward(dtype, table, *ids):
+  return look_up(dtype, table, *ids), ids
 
 
-def _look_up_backward(ids, gradients):
+def _look_up_backward(dtype, ids, gradients):
+  del dtype
   total, *gradients = gradients
   for i, gradient in zip(ids, gradients, strict=True):
     total = total.at[i].add(gradient)

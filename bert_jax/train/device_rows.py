@@ -27,7 +27,7 @@ def round_shards(params: Any, mesh: Mesh, dtype: str):
   specs = partition.stored_shardings(mesh, params)
   # Without the constraint, XLA would gather first and round whole arrays.
   return jax.lax.with_sharding_constraint(
-    precision.cast(params, dtype),
+    precision.round_weights(params, dtype),
     jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs),
   )
 

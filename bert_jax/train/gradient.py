@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 from ml_collections import config_dict
 
 from bert_jax import param_names
+from bert_jax.model import precision
 from bert_jax.ops import early_sums
 from bert_jax.parallel import collectives, device_mesh, partition, row_keys
 from bert_jax.train import device_rows, optimizer
@@ -160,7 +161,7 @@ def _over_devices(params, batch, counts, key, parts, specs, early, update):
       n = len(jax.tree.leaves(rows)[0])
       key_i = row_keys.for_rows(jax.random.fold_in(key, i), share * n, share)
       grad = jax.value_and_grad(loss_fn, has_aux=True)
-      (_, sums), grads = grad(params, rows, key_i)
+      (_, sums), grads = grad(precision.widen_words(params), rows, key_i)
       grads = early_sums.extract(grads) if early else grads
       if parts > 1:  # so that micro-batches are added without rounding
         grads = jax.tree.map(lambda g: g.astype(jnp.float32), grads)

@@ -89,7 +89,7 @@ def test_a_sample_of_all_words_has_the_same_loss_and_gradient():
   sample = tied_decoder.Sample(words, jnp.zeros(WORDS))
 
   def sampled(x, table, bias):
-    _, labels, rows = tied_decoder.look_up(table, LABELS, words)
+    _, labels, rows = tied_decoder.look_up('float32', table, LABELS, words)
     given = bias, labels, WORDS, LABELS, WEIGHTS
     return tied_decoder.sum_losses(x, rows, *given, sample)
 
@@ -146,16 +146,19 @@ def test_bfloat16_keeps_the_gradient_of_a_sure_prediction(margin):
 
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
 def test_a_hopeless_label_has_its_true_loss_and_gradient(dtype):
-  """exp(200) is infinite in float32."""
-  many = 30_000
-  table = jnp.zeros((many, 1)).at[1:].set(200.0)
+  """exp(200) is infinite in float32. Both passes round the table."""
+  many, row = 30_000, 200.3
+  table = jnp.zeros((many, 1)).at[1:].set(row)
+  row = float(jnp.array(row, dtype))  # 200 in bfloat16
   found, pull = jax.vjp(
     lambda x: lose_first(x, table, jnp.zeros(many)), jnp.ones((1, 1), dtype)
   )
-  np.testing.assert_allclose(found, 200 + np.log(many - 1), rtol=1e-6)
-  # All but the label have all of the probability, and a row of 200.
+  np.testing.assert_allclose(found, row + np.log(many - 1), rtol=1e-6)
+  # All but the label have all of the probability, and this row.
   (slope,) = pull(jnp.float32(1e-6))
-  np.testing.assert_allclose(slope.astype('float32'), [[2e-4]], rtol=2**-7)
+  np.testing.assert_allclose(
+    slope.astype('float32'), [[1e-6 * row]], rtol=2**-7
+  )
 
 
 @pytest.mark.parametrize('scale', [1.0, 10.0, 100.0, 1e6])
@@ -181,7 +184,7 @@ def test_sums_and_gradients_are_those_of_the_logits_however_far(scale):
   jax.tree.map(close, both(fused), both(plain))
 
 
-@pytest.mark.parametrize('scale', [1.0, 1e6])
+@pytest.mark.parametrize('scale', [1.0, 10.0])
 def test_on_nvidia_gpus_both_passes_run_without_a_loop(scale):
   """The host would have to wait for the device to know whether it runs."""
   x, table, bias = values()
@@ -194,7 +197,7 @@ def test_on_nvidia_gpus_both_passes_run_without_a_loop(scale):
   found = jax.jit(both)(*arguments)
   assert (found[3] > 0).any() == (scale > 1)
   jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-30),
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-30),
     found,
     jax.jit(loop)(*arguments),
   )
@@ -261,7 +264,7 @@ MORE = jnp.array([1, 3])
 
 
 def test_rows_are_those_of_the_table():
-  table, found, more = tied_decoder.look_up(TABLE, IDS, MORE)
+  table, found, more = tied_decoder.look_up('float32', TABLE, IDS, MORE)
   np.testing.assert_array_equal(table, TABLE)
   np.testing.assert_array_equal(found, [[[0, 1], [6, 7]], [[6, 7], [6, 7]]])
   np.testing.assert_array_equal(more, [[2, 3], [6, 7]])
@@ -269,12 +272,12 @@ def test_rows_are_those_of_the_table():
 
 def test_an_id_of_no_row_is_not_a_number():
   """So that the update is skipped and the log says so."""
-  _, found = tied_decoder.look_up(TABLE, jnp.array([3, 4]))
+  _, found = tied_decoder.look_up('float32', TABLE, jnp.array([3, 4]))
   np.testing.assert_array_equal(np.isnan(found).any(-1), [False, True])
 
 
 def sum_rows(table):
-  table, found, more = tied_decoder.look_up(table, IDS, MORE)
+  table, found, more = tied_decoder.look_up('float32', table, IDS, MORE)
   return 100 * table.sum() + found.sum() + 10 * more.sum()
 
 

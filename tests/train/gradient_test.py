@@ -144,3 +144,18 @@ def test_kernels_of_layers_are_summed_early_around_rings(
   layer = 'encoder/layer_0/'
   assert (f'{layer}mlp_in/kernel' in names()) == early
   assert all(name.startswith(layer) for name in names())
+
+
+def test_words_are_gathered_in_bfloat16_and_their_gradients_added_in_float32():
+  """A frequent word has the gradients of thousands of rows."""
+  fields = {'model__dtype': 'bfloat16'}
+  function, arguments = gradient_of_four('batch', fields=fields, parts=1)
+  text = function.lower(*arguments).as_text()
+  rows, size = arguments[0]['embeddings']['word']['embedding'].shape
+  gathered = re.findall(r'stablehlo.all_gather.*-> tensor<(\S+)>', text)
+  assert f'{rows}x{size}xbf16' in gathered
+  assert f'{rows}x{size}xf32' not in gathered
+  # The types of a scatter are behind its region.
+  added = re.findall(r'stablehlo.scatter.*?\}\) : \(tensor<(\S+)>', text, re.S)
+  assert added.count(f'{rows}x{size}xf32') == 2  # of input and of masked words
+  assert not any('bf16' in kind for kind in added)
