@@ -18,10 +18,12 @@ from bert_jax import param_names
 _WORDS = 'embeddings/word/embedding'
 # Kept in float32 for all types of activations. A token's embeddings are added up
 # before they are rounded; those of words are rounded as well, since they are large.
+# The heads of tasks, and what is before them, compute in float32.
 # Biases are rounded where they are added: XLA for TPUs would compute a sum of
 # gradients in the type to which it is rounded afterwards.
 _FLOAT32 = re.compile(
-  r'embeddings/(position|type)/.+|(.+/)?\w*norm/.+|nsp/.+|.+/bias'
+  r'embeddings/(position|type)/.+|(.+/)?\w*norm/.+|.+/bias'
+  r'|(nsp|classifier|bilstm|mix)/.+'
 )
 
 
