@@ -1,6 +1,5 @@
 """Checks a config: each field by its declaration, and rules between fields."""
 
-import os
 import re
 
 from ml_collections import config_dict
@@ -10,7 +9,6 @@ from bert_jax.config import FIELDS, check_fields
 from bert_jax.data import recipe
 from bert_jax.ops import dropout
 from bert_jax.train import task, tuning
-from bert_jax.workdir import paths
 
 
 def check(c: config_dict.ConfigDict):
@@ -19,7 +17,8 @@ def check(c: config_dict.ConfigDict):
   check_model(c)
   _check_phases(c)
   recipe.check_inputs(c.data)
-  _check_init(c)
+  if c.resize_positions and not c.init_from:
+    _fail('resize_positions=True means nothing without init_from')
   tuning.get_xla_options(c)
   _check_freeze(c.optimizer.freeze)
   _check_baselines(c)
@@ -69,8 +68,8 @@ def _check_phases(c):
       f'phases.steps={phases.steps} add up to {sum(phases.steps)}, which must '
       f'be at most {most_steps}'
     )
-  # Otherwise init_from sets the positions, and fine-tuning checks the length.
-  own = c.task == 'pretraining' or not c.init_from
+  # Otherwise init_from sets the positions, and `transfer` checks the length.
+  own = not c.init_from or c.resize_positions
   if own and max(phases.seq_length) > most:
     _fail(
       f'phases.seq_length={phases.seq_length} is longer than '
@@ -120,19 +119,6 @@ def _check_dropout(name, rate):
       f'{name}={rate} drops 0 of 256 values; 1 of them, '
       f'{1 / 256:.4f}, is the least, and 0 is none'
     )
-
-
-def _check_init(c):
-  pretraining = c.task == 'pretraining'
-  model, _ = paths.split_step(c.init_from)
-  if pretraining and c.init_from and not (c.data.vocab or c.data.dir):
-    _fail(
-      f'init_from={c.init_from} needs its vocabulary: data.vocab='
-      f'{os.path.join(model, "vocab.txt")} or, of a run, data/vocab.txt '
-      'in it, with data.vocab_size'
-    )
-  if c.resize_positions and not c.init_from:
-    _fail('resize_positions=True means nothing without init_from')
 
 
 def _check_freeze(freeze):

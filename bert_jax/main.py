@@ -35,7 +35,6 @@ def run(config: config_dict.ConfigDict, workdir: str):
   config_check.check(config)
   agreement.check_same({**json.loads(to_json(config)), **agreement.hash_code()})
   fit.check_devices(config)
-  task.check(config, workdir)
   claim.check_shared(workdir)
   with watchdog.watch_hosts() as pulse, contextlib.ExitStack() as stack:
     status = _claim(task, config, workdir, stack)

@@ -44,10 +44,9 @@ class Definition:
 
   Attributes:
     take_model: (config, workdir) -> config, with the fields that follow from
-      the model it starts from, such as its sizes. A resumed run must get the
-      same values, even if that model is gone.
-    check: (config, workdir); raises errors.UserError for a run that cannot
-      work, before data is made.
+      the model it starts from, such as its sizes. Raises errors.UserError if the
+      model does not suit the run. A resumed run must get the same values, even
+      if that model is gone.
     check_input: (config); raises errors.UserError if data cannot be made from
       the files that a config names. Writes nothing; `prepare` does the same.
     prepare: (config, workdir); makes the data. Called by one process.
@@ -63,7 +62,6 @@ class Definition:
   """
 
   take_model: Callable[[Any, str], Any]
-  check: Callable[[Any, str], None]
   check_input: Callable[[Any], None]
   prepare: Callable[[Any, str], None]
   open: Callable[[Any, str], Any]
@@ -71,6 +69,11 @@ class Definition:
   make_task: Callable[[Any, Any], task.Task]
   finish: Callable[[Any, Any, str, Any, dict, int], None]
   make_objective: Callable[[Any], task.Objective]
+
+
+def _prepare_pretraining(config, workdir: str):
+  init_from.write_vocabulary(config, workdir)
+  training_data.prepare_data(config, workdir)
 
 
 def _make_pretraining(config, directory: str) -> task.Task:
@@ -83,7 +86,6 @@ def define(this: supervised.Supervised) -> Definition:
   """Returns a task of fine-tuning."""
   return Definition(
     take_model=starting.take_model,
-    check=lambda config, workdir: None,  # `take_model` and the claim do
     check_input=functools.partial(task_data.check_input, this),
     prepare=functools.partial(task_data.prepare, this),
     open=functools.partial(task_data.open_data, this),
@@ -101,11 +103,9 @@ SUPERVISED: dict[str, supervised.Supervised] = {
 
 TASKS = {
   'pretraining': Definition(
-    # The user gives every field.
-    take_model=lambda config, workdir: config,
-    check=init_from.check,
+    take_model=init_from.take_model,
     check_input=lambda config: None,  # reading all input may take hours
-    prepare=training_data.prepare_data,
+    prepare=_prepare_pretraining,
     open=training_data.check_data,
     complete=lambda config, data, workdir: config,
     make_task=_make_pretraining,

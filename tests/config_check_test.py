@@ -238,3 +238,17 @@ def trace(fields):
     for program in programs.list_phase(resolved, objective, mesh, phase):
       if program.name == programs.TRAIN:
         program.jitted.trace(*program.arguments)
+
+
+def test_positions_are_resized_only_of_a_source():
+  c = config.pretraining('tiny')
+  c.resize_positions = True
+  with pytest.raises(errors.UserError, match='means nothing without init_from'):
+    config_check.check(c)
+  c.init_from = 'there'
+  config_check.check(c)
+  c.model.max_positions = 8
+  with pytest.raises(errors.UserError, match='longer than model.max_positions'):
+    config_check.check(c)
+  c.resize_positions = False  # then its positions are those of the source
+  config_check.check(c)

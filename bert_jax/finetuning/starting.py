@@ -1,6 +1,5 @@
 """The model that fine-tuning starts from: its sizes, vocabulary, parameters."""
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -9,20 +8,14 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.config import declare_fields, flatten
+from bert_jax.config import flatten
 from bert_jax.data import accents
 from bert_jax.finetuning import features, gpt_form
 from bert_jax.inference import fine_tuned, source, transfer
-from bert_jax.model import bert_config, feature_model
-from bert_jax.runtime import files
+from bert_jax.model import feature_model
 from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab
-from bert_jax.workdir import claim, paths
+from bert_jax.workdir import claim
 
-# Fields of `model` that come from the recipe or chip, not from the source.
-_OWN = (
-  *('dropout', 'attention_dropout', 'dtype', 'mask_value', 'initializer'),
-  *('attention_init', 'bilstm'),
-)
 # What a run that has begun takes from its saved config: what was filled in and,
 # where a field still has the value that asks for a choice, what was chosen.
 _FILLED = (
@@ -54,22 +47,17 @@ def take_model(
     _check_fields(c)
     _fill_model(c)
     return c
-  given, own = flatten(c), {f'model.{name}' for name in _OWN}
-  # A run of an earlier version lacks the newest fields.
-  saved = flatten(declare_fields()) | files.read_json(paths.config(workdir))
+  given, own = flatten(c), {f'model.{name}' for name in transfer.OWN}
   free = {name for name, value in _UNDECIDED.items() if given[name] == value}
   # The length that was asked for; `phases.seq_length` was lowered.
+  asked = c.finetuning.max_length or max(c.phases.seq_length)
+  saved = claim.restore(
+    c,
+    workdir,
+    lambda name: name in free or (name.startswith(_FILLED) and name not in own),
+  )
   if saved['finetuning.max_length']:
-    asked = c.finetuning.max_length or max(c.phases.seq_length)
     c.finetuning.max_length = asked
-  with c.ignore_type():
-    c.update_from_flattened_dict(
-      {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in saved.items()
-        if name in free or (name.startswith(_FILLED) and name not in own)
-      }
-    )
   return c
 
 
@@ -129,7 +117,7 @@ def _fill_model(c: config_dict.ConfigDict):
   if models and c.finetuning.features == fine_tuned.NO_FEATURES:
     transfer.check_segments(models[0], c.init_from)
   if models:
-    _fill_sizes(c, models[0].config)
+    transfer.fill_model(c, models[0])
     c.model.max_positions = min(x.config.max_positions for x in models)
   tokenizer = read_tokenizer(c, models)
   c.data.lowercase = tokenizer.lowercase
@@ -141,19 +129,8 @@ def _fill_model(c: config_dict.ConfigDict):
       'finetuning.form=gpt predicts the next token, too, so it needs a model '
       'that reads from left to right; pre-train one with objective.kind=ltr.'
     )
-  if models and max(c.phases.seq_length) > c.model.max_positions:
-    raise errors.UserError(
-      f'phases.seq_length={max(c.phases.seq_length)} is more than the '
-      f'{c.model.max_positions} positions of init_from={c.init_from}; set '
-      f'seq_length={c.model.max_positions} or less.'
-    )
-
-
-def _fill_sizes(c, bert: bert_config.BertConfig):
-  known = {field.name for field in dataclasses.fields(bert)}
-  for name in set(c.model) & known - set(_OWN):
-    c.model[name] = getattr(bert, name)
-  c.objective.kind, c.objective.nsp = bert.kind, not bert.causal
+  if models:
+    transfer.check_length(c)
 
 
 def _check_layers(c):

@@ -1,9 +1,14 @@
-"""Takes over the parameters of a trained model; what it lacks stays new."""
+"""Takes over the sizes and parameters of a trained model.
 
+What it lacks stays new.
+"""
+
+import dataclasses
 import re
 from typing import Any
 
 import numpy as np
+from ml_collections import config_dict
 
 from bert_jax import errors, param_names
 from bert_jax.inference import source
@@ -13,6 +18,11 @@ from bert_jax.workdir import fingerprint
 _HEADS = ('mlm', 'pooler', 'nsp', 'bilstm', 'classifier')
 _WORDS = ('embeddings/word/embedding', 'mlm/bias')  # one row or value per word
 _POSITIONS = 'embeddings/position/embedding'
+# Fields of `model` that come from the recipe or chip, not from the source.
+OWN = (
+  *('dropout', 'attention_dropout', 'dtype', 'mask_value', 'initializer'),
+  *('attention_init', 'bilstm'),
+)
 
 
 def transfer(
@@ -61,6 +71,34 @@ def transfer(
   for change in facts['changes']:
     print(f'  {change}', flush=True)
   return params, facts
+
+
+def fill_model(c: config_dict.ConfigDict, model: source.Source):
+  """Sets a config's fields to what the source is.
+
+  These are its sizes, the way it reads, and what its tokenizer does to text.
+  """
+  known = {field.name for field in dataclasses.fields(model.config)}
+  for name in set(c.model) & known - set(OWN):
+    c.model[name] = getattr(model.config, name)
+  c.objective.kind = model.config.kind
+  c.objective.nsp &= not model.config.causal
+  c.data.lowercase = model.tokenizer.lowercase
+  c.data.strip_accents = str(model.tokenizer.strip_accents).lower()
+
+
+def check_length(c: config_dict.ConfigDict, remedy: str = ''):
+  """Raises errors.UserError for rows longer than the model's positions.
+
+  Args:
+    remedy: what helps besides shorter rows.
+  """
+  if max(c.phases.seq_length) > c.model.max_positions:
+    raise errors.UserError(
+      f'phases.seq_length={max(c.phases.seq_length)} is more than the '
+      f'{c.model.max_positions} positions of init_from={c.init_from}; set '
+      f'seq_length={c.model.max_positions} or less{remedy}.'
+    )
 
 
 def check_segments(model: source.Source, path: str):

@@ -42,9 +42,7 @@ def check_inputs(directory: str, config: config_dict.ConfigDict, run: grid.Run):
     return
   new, workdir = run.apply(config), os.path.join(directory, run.name)
   task = tasks.get(new)
-  new = task.take_model(new, workdir)
-  task.check(new, workdir)
-  task.check_input(new)
+  task.check_input(task.take_model(new, workdir))
 
 
 def check_config(

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -10,7 +11,7 @@ from jax.experimental import multihost_utils
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.config import FIELDS, declare_fields, to_json
+from bert_jax.config import FIELDS, declare_fields, flatten, to_json
 from bert_jax.config.declaration import ANOTHER, SAME_MEANING, SAME_RESULT
 from bert_jax.parallel import distributed
 from bert_jax.runtime import disk, files, lock, storage
@@ -121,6 +122,25 @@ def check_config(workdir: str):
       f'{path} is missing, which says with what the checkpoints beside it were '
       'trained; restore it from a copy, or use another --workdir.'
     )
+
+
+def restore(
+  config: config_dict.ConfigDict, workdir: str, chosen: Callable[[str], bool]
+) -> dict:
+  """Sets the fields for which `chosen(name)` holds as a begun run saved them.
+
+  Returns all that it saved, flat; what an earlier version lacks has its default.
+  """
+  saved = flatten(declare_fields()) | files.read_json(paths.config(workdir))
+  with config.ignore_type():
+    config.update_from_flattened_dict(
+      {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in saved.items()
+        if chosen(name)
+      }
+    )
+  return saved
 
 
 def find_changes(

@@ -9,16 +9,16 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import config_check, errors, param_names
-from bert_jax.config import model_config, recipes
+from bert_jax import errors, param_names
+from bert_jax.config import flatten, model_config
 from bert_jax.corpus import text_files
-from bert_jax.interop import google, hugging_face
+from bert_jax.interop import google, hugging_face, npz
 from bert_jax.model import heads
 from bert_jax.pretraining import init_from, pretrain
-from bert_jax.tokenization.tokenizer import Tokenizer
+from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab
 from bert_jax.train.fit import fit
 from bert_jax.train.task import Task
-from bert_jax.workdir import checkpoint_reader, log
+from bert_jax.workdir import checkpoint_reader, claim, log
 from tests import models, training
 from tests.workdir import checkpoints
 
@@ -58,6 +58,10 @@ def make_config(source, data, words=WORDS, **changes):
   c.data.vocab_size = len(words)
   c.log.every = 1
   return c
+
+
+def take_model(c, workdir):
+  return init_from.take_model(c, str(workdir))
 
 
 def start(c):
@@ -124,7 +128,8 @@ def test_a_run_goes_on_when_its_source_is_gone(source, tmp_path):
   with pytest.raises(OSError, match='pulled out'):
     train(c, tmp_path / 'b', apply(c, training.make_task(c, batch=failing)))
   assert not moved.exists()
-  init_from.check(c, str(tmp_path / 'b'))
+  claim.adopt(str(tmp_path / 'b'), c)
+  assert flatten(take_model(c, tmp_path / 'b')) == flatten(c)
   resumed = train(c, tmp_path / 'b', apply(c, training.make_task(c)))
   models.assert_same(whole, resumed)
   for run in 'ab':
@@ -135,7 +140,7 @@ def test_a_run_goes_on_when_its_source_is_gone(source, tmp_path):
   told = [r['init_from'] for r in rows if r['kind'] == 'run']
   assert told == [facts['init_from']] * 2
   with pytest.raises(errors.UserError, match='is not a folder, a checkpoint'):
-    init_from.check(c, str(tmp_path / 'c'))
+    take_model(c, tmp_path / 'c')
 
 
 def apply(c, made) -> Task:
@@ -181,13 +186,9 @@ def test_positions_are_resized_when_asked_to(source, tmp_path):
     (5, '5 to 7: left out'),
   ):
     c = make_config(source, tmp_path / 'data', model__max_positions=size)
-    with pytest.raises(
-      errors.UserError,
-      match=f'model.max_positions is 8 in init_from, {size} in the config .*'
-      '--config.resize_',
-    ):
-      start(c)
+    assert take_model(c, tmp_path).model.max_positions == 8
     c.resize_positions = True
+    assert (c := take_model(c, tmp_path)).model.max_positions == size
     params, facts, new = start(c)
     found = params['embeddings']['position']['embedding']
     assert found.shape == (size, 8)
@@ -198,7 +199,14 @@ def test_positions_are_resized_when_asked_to(source, tmp_path):
     assert facts['changes'] == [f'positions {change}']
 
 
-def test_everything_that_differs_is_said_at_once(source, tmp_path):
+def test_longer_rows_than_its_positions_are_refused(source, tmp_path):
+  c = make_config(source, tmp_path / 'data', phases__seq_length=(16,))
+  message = '16 is more than the 8 positions .* less, or resize_positions=True'
+  with pytest.raises(errors.UserError, match=message):
+    take_model(c, tmp_path)
+
+
+def test_the_config_becomes_that_of_the_source(source, tmp_path, capsys):
   c = make_config(
     source,
     tmp_path / 'data',
@@ -211,18 +219,63 @@ def test_everything_that_differs_is_said_at_once(source, tmp_path):
     objective__nsp=False,
     data__lowercase=False,
   )
-  with pytest.raises(errors.UserError) as caught:
-    init_from.check(c, str(tmp_path / 'run'))
-  assert str(caught.value) == (
-    f'init_from={source} does not fit the config: '
-    "model.activation is 'gelu_tanh' in init_from, 'relu' in the config; "
-    'model.hidden_size is 8 in init_from, 16 in the config; '
-    "model.norm is 'post' in init_from, 'pre' in the config; "
-    'model.num_layers is 1 in init_from, 2 in the config; '
-    "objective.kind is 'mlm' in init_from, 'ltr' in the config; "
-    'data.lowercase is True in init_from, False in the config. '
-    'Set these fields as in init_from.'
+  given = flatten(c)
+  found = flatten(take_model(c, tmp_path))
+  changed = {name: x for name, x in found.items() if x != given[name]}
+  assert changed == {
+    'data.lowercase': True,
+    'data.strip_accents': 'true',
+    'model.activation': 'gelu_tanh',
+    'model.hidden_size': 8,
+    'model.norm': 'post',
+    'model.num_layers': 1,
+    'objective.kind': 'mlm',
+  }
+  assert capsys.readouterr().out == (
+    f'as in init_from={source}: data.lowercase=True, data.strip_accents=true, '
+    'model.activation=gelu_tanh, model.hidden_size=8, model.norm=post, '
+    'model.num_layers=1, objective.kind=mlm\n'
   )
+
+
+def test_the_vocabulary_is_that_of_the_source(source, tmp_path):
+  run = str(tmp_path / 'run')
+  os.mkdir(run)
+  c = make_config(source, tmp_path / 'data')
+  c.data.dir, c.data.vocab_size = '', 30522
+  found = take_model(c, run)
+  assert found.data.vocab == os.path.join(run, 'vocab.txt')
+  assert found.data.vocab_size == 11
+  init_from.write_vocabulary(found, run)
+  assert read_vocab(found.data.vocab) == tuple(WORDS)
+  # A run that has begun needs the source no more.
+  claim.adopt(run, found)
+  os.mkdir(os.path.join(run, 'checkpoints'))
+  c.init_from = 'gone'
+  assert flatten(take_model(c, run)) == flatten(found) | {'init_from': 'gone'}
+  init_from.write_vocabulary(take_model(c, run), run)
+  # Another vocabulary is not dropped, but compared with the saved config.
+  c.data.vocab = 'mine.txt'
+  assert take_model(c, run).data.vocab == 'mine.txt'
+
+
+def test_a_vocabulary_with_more_words_needs_no_size(source, tmp_path):
+  c = make_config(source, tmp_path / 'data', [*WORDS, 'cow'])
+  c.data.vocab_size = 30522
+  assert take_model(c, tmp_path).data.vocab_size == 12  # of data.dir
+  c.data.dir, c.data.vocab = '', str(tmp_path / 'data' / 'vocab.txt')
+  found = take_model(c, tmp_path)
+  assert (found.data.vocab_size, found.data.vocab) == (12, c.data.vocab)
+
+
+def test_a_causal_model_makes_the_objective_causal(source, tmp_path):
+  c = make_config(source, tmp_path / 'data')
+  bert = dataclasses.replace(model_config(c), causal=True)
+  c.init_from = str(tmp_path / 'theirs.npz')
+  params = models.make_params(bert)
+  npz.write(c.init_from, params, bert, Tokenizer(tuple(WORDS)))
+  found = take_model(c, tmp_path)
+  assert (found.objective.kind, found.objective.nsp) == ('ltr', False)
 
 
 @pytest.mark.parametrize(
@@ -238,25 +291,22 @@ def test_everything_that_differs_is_said_at_once(source, tmp_path):
 def test_the_first_other_word_is_named(source, tmp_path, words, message):
   c = make_config(source, tmp_path / 'data', words)
   with pytest.raises(errors.UserError, match=message):
-    init_from.check(c, str(tmp_path / 'run'))
+    take_model(c, tmp_path)
 
 
 def test_accents_must_be_as_the_source_has_them(source, tmp_path):
   c = make_config(source, tmp_path / 'data')
-  init_from.check(c, str(tmp_path / 'run'))
+  take_model(c, tmp_path)
   models.write_data(tmp_path / 'data', strip_accents=False)
-  message = 'trained with strip_accents=True, this data is made with False; set'
+  message = 'trained with strip_accents=True, .*data was made with False; prep'
   with pytest.raises(errors.UserError, match=message):
-    init_from.check(c, str(tmp_path / 'run'))
+    take_model(c, tmp_path)
   with pytest.raises(errors.UserError, match=message):
     start(c)
   # Before data is prepared: the vocabulary of the source has an é, but the
   # source does not use it.
   c.data.dir, c.data.vocab = '', str(tmp_path / 'data' / 'vocab.txt')
-  with pytest.raises(errors.UserError, match='set data.strip_accents=true'):
-    init_from.check(c, str(tmp_path / 'run'))
-  c.data.strip_accents = 'true'
-  init_from.check(c, str(tmp_path / 'run'))
+  assert take_model(c, tmp_path).data.strip_accents == 'true'
 
 
 def test_other_segments_than_two_are_refused(source, tmp_path):
@@ -266,7 +316,7 @@ def test_other_segments_than_two_are_refused(source, tmp_path):
   params = models.make_params(bert)
   hugging_face.export(c.init_from, params, bert, Tokenizer(tuple(WORDS)))
   with pytest.raises(errors.UserError, match='has 3 segment embeddings'):
-    init_from.check(c, str(tmp_path / 'run'))
+    take_model(c, tmp_path)
 
 
 def test_rows_without_a_word_are_not_taken_over(source, tmp_path):
@@ -285,15 +335,3 @@ def test_rows_without_a_word_are_not_taken_over(source, tmp_path):
   np.testing.assert_array_equal(
     found[11:], new['embeddings']['word']['embedding'][11:]
   )
-
-
-def test_the_config_must_name_a_vocabulary():
-  c = recipes.pretraining('tiny')
-  c.init_from = 'there'
-  with pytest.raises(errors.UserError, match='data.vocab=there/vocab.txt or'):
-    config_check.check(c)
-  c.data.vocab = 'there/vocab.txt'
-  config_check.check(c)
-  c.init_from, c.resize_positions = '', True
-  with pytest.raises(errors.UserError, match='means nothing without init_from'):
-    config_check.check(c)
