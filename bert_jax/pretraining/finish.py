@@ -10,7 +10,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.config import model_config
+from bert_jax.config import FIELDS, model_config
 from bert_jax.data import dataset, manifest_file
 from bert_jax.inference import fill
 from bert_jax.interop import hugging_face
@@ -69,7 +69,7 @@ def finish(
   _print_summary(config, workdir, exported, rows, last)
   if problem:
     print(f'  no export: {problem}')
-  _print_next(workdir, exported, [sentence for sentence, _ in examples])
+  _print_next(config, workdir, exported, [x for x, _ in examples])
 
 
 def choose_examples(
@@ -170,7 +170,9 @@ def _print_summary(config, workdir: str, exported: str | None, rows, last):
     print(f'  {path}: {meaning}')
 
 
-def _print_next(workdir: str, exported: str | None, sentences: Sequence[str]):
+def _print_next(
+  config, workdir: str, exported: str | None, sentences: Sequence[str]
+):
   """Prints commands to try next, with sentences of the held-out text."""
   print('\nnext:')
   if exported and sentences:
@@ -184,7 +186,13 @@ def _print_next(workdir: str, exported: str | None, sentences: Sequence[str]):
     '  pip install matplotlib && python -m bert_jax.report '
     f'--workdir={shlex.quote(workdir)}'
   )
-  print(
-    "  train on your own text: --config.data.input='FILES' and another "
-    '--workdir'
-  )
+  if config.data.input == FIELDS['data.input'].default:
+    print(
+      "  train on your own text: --config.data.input='FILES' and another "
+      '--workdir'
+    )
+  else:
+    print(
+      '  fine-tune it: --config=configs/classify.py --config.init_from='
+      f'{shlex.quote(workdir)}, see docs/finetuning.md'
+    )

@@ -63,7 +63,9 @@ def test_the_sentence_has_whole_words(monkeypatch, text, shown):
 )
 def test_the_command_to_try_holds_a_sentence_of_the_text(capsys, sentence):
   unknown = 'one [UNK] word and a [MASK]'
-  finish._print_next('/runs/a b', '/runs/a b/export', [unknown, sentence])
+  c = recipes.pretraining('tiny')
+  c.data.input = 'mine/*.txt'
+  finish._print_next(c, '/runs/a b', '/runs/a b/export', [unknown, sentence])
   lines = capsys.readouterr().out.splitlines()
   [line] = [x for x in lines if 'fill_mask' in x]
   command = shlex.split(line)
@@ -72,6 +74,7 @@ def test_the_command_to_try_holds_a_sentence_of_the_text(capsys, sentence):
   ]
   assert command[4:] in ([sentence], ['--', sentence])
   assert (command[4] == '--') == sentence.startswith('-')
+  assert "--config.init_from='/runs/a b', see" in lines[-1]
 
 
 def write_heldout(tmp_path, corrupt):
@@ -108,8 +111,10 @@ def test_corrupt_records_give_no_sentence_if_they_are_to_be_skipped(
 
 
 def test_without_a_good_sentence_there_is_a_bad_one_or_no_command(capsys):
-  finish._print_next('run', 'run/export', ['[UNK] [MASK]'])
+  c = recipes.pretraining('tiny')
+  finish._print_next(c, 'run', 'run/export', ['[UNK] [MASK]'])
   assert "'[UNK] [MASK]'" in capsys.readouterr().out
-  finish._print_next('my run', 'my run/export', [])
+  finish._print_next(c, 'my run', 'my run/export', [])
   output = capsys.readouterr().out
   assert 'fill_mask' not in output and "report --workdir='my run'" in output
+  assert 'train on your own text' in output
