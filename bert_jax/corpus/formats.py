@@ -33,10 +33,16 @@ def is_wiki(head: bytes) -> bool:
 def is_jsonl(head: bytes, field: str) -> bool:
   """Returns whether a file begins with an object of JSON with a string `field`.
 
-  WikiExtractor writes such files without an extension.
+  WikiExtractor writes such files without an extension. Of a line that is longer
+  than `head`, the beginning decides.
   """
-  string = rb'\{.*"%b": *"' % re.escape(field.encode())
-  return bool(re.match(string, _first_line(head)))
+  line = _first_line(head)
+  try:
+    found = json.loads(line)
+  except (ValueError, RecursionError):
+    string = rb'\{"[^{}]*"%b": *"' % re.escape(field.encode())
+    return head.endswith(line) and bool(re.match(string, line))
+  return isinstance(found, dict) and isinstance(found.get(field), str)
 
 
 def _first_line(head):

@@ -69,8 +69,24 @@ def test_formats_are_recognised_and_plain_text_has_the_layout(write):
 def test_lines_of_json_are_recognised_whatever_the_files_name(write, line):
   lines = write('wiki_00', f'{line}\n{{"text": "Last."}}\n')
   assert _texts([lines]) == [['Some.', 'More.'], ['Last.']]
-  text = '{"body": "Some."}\n'
-  assert _texts([write('a.txt', text)]) == [[text.strip()]]
+  # Longer than what is looked at.
+  long = 'Some. ' * 20_000
+  lines = write('wiki_01', json.dumps({'id': '1', 'text': long}) + '\n')
+  assert _texts([lines]) == [[long.strip()]]
+
+
+@pytest.mark.parametrize(
+  'line',
+  [
+    '{"body": "Some."}',
+    '{"a": {"text": "x"}}',
+    '{"text": "x"} is how',
+    '{see "text": "abc"}',
+    '{"text": null}',
+  ],
+)
+def test_other_braces_are_text(write, line):
+  assert _texts([write('a.txt', f'{line}\n')]) == [[line]]
 
 
 def test_utf16_text_is_an_error_that_says_how_to_convert_it(write):
