@@ -145,16 +145,20 @@ def _make_table(names, right, unknown) -> list[tuple[str, ...]]:
     right: 1, 0 or, for ties, a half, [N].
     unknown: whether a pair has an unknown word, bool [N].
   """
-  found, variances = [], []
+  found = []
   for name in np.unique(names):
     own = names == name
     share, size = right[own].mean(), own.sum()
     bounds = metrics.find_wilson(share, size)
     found.append((name, share, *bounds, size, unknown[own].sum()))
-    variances.append(share * (1 - share) / size)
-  mean = np.mean([row[1] for row in found])
-  margin = 1.96 * np.sqrt(np.sum(variances)) / len(found)
-  ends = np.clip([mean - margin, mean + margin], 0, 1)
+  # The ends of a mean follow from those of its parts (Zou and Donner 2008,
+  # doi.org/10.1002/sim.3095), so that few right answers are not certainty.
+  share, low, high = np.transpose([row[1:4] for row in found])
+  mean, parts = share.mean(), len(found)
+  ends = (
+    mean - np.linalg.norm(share - low) / parts,
+    mean + np.linalg.norm(high - share) / parts,
+  )
   found.append(('mean of all', mean, *ends, len(names), unknown.sum()))
   head = 'paradigm', 'accuracy', 'low', 'high', 'pairs', 'with [UNK]'
   return [
@@ -176,7 +180,9 @@ def main():
     rows = score_pairs(model, items, given.full)
     print(markdown.make_table(rows[0], rows[1:]))
   files.write_file(given.output, lambda path: table_files.write_tsv(path, rows))
-  print(f'wrote {given.output}: {len(items):,} scored by {model.origin}')
+  print(
+    f'wrote {given.output}: {len(items):,} scored; the model: {model.origin}'
+  )
 
 
 if __name__ == '__main__':
