@@ -24,9 +24,12 @@ _LATE_UPDATES, _LATE_TOKENS = 2_000, 4_000_000
 _NO_GAIN = 0.1  # nats
 
 
-def has_left(entropy: float, means: dict) -> dict[str, bool]:
-  """Returns whether the masked loss is a nat below the unigram entropy."""
-  return {'plateau_exit': means['mlm_loss'] < entropy - _BELOW}
+def has_left(entropy: float, new: bool, means: dict) -> dict[str, bool]:
+  """Returns whether a new model's masked loss left the unigram entropy by a nat.
+
+  A model that was trained before has no plateau to leave.
+  """
+  return {'plateau_exit': new and means['mlm_loss'] < entropy - _BELOW}
 
 
 def compare(means: dict[bool, dict]) -> dict[str, float]:

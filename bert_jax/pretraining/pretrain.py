@@ -108,8 +108,8 @@ def explain(workdir: str, step: int) -> str:
 def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
   """Returns the pre-training task, on data of `prepare` in a directory."""
   data = batches.Batches(config, directory)
-  manifest = manifest_file.read(directory)
-  compared = {}
+  manifest, new = manifest_file.read(directory), not config.init_from
+  entropy, compared = manifest['unigram_entropy'], {}
   if config.objective.kind == 'mlm':  # a language model predicts every token
     for x in (False, True):
       make = functools.partial(data.compared_batch, shuffled=x)
@@ -124,13 +124,14 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
     eval_batch=data.eval_batch,
     eval_batches=data.eval_batches,
     name_eval_part=data.name_eval_part,
-    describe=functools.partial(describe, manifest['unigram_entropy']),
+    describe=functools.partial(describe, entropy),
     derive=derive,
     word=word,
     explain=explain,
     compared=compared,
     compare=plateau.compare,
-    reached=functools.partial(plateau.has_left, manifest['unigram_entropy']),
+    evaluate_first=not new,
+    reached=functools.partial(plateau.has_left, entropy, new),
     warn=functools.partial(plateau.warn, config),
     facts={
       # First the facts whose differences are readable, then the hashes.
@@ -138,7 +139,7 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
         name: manifest[name]
         for name in ('recipe', 'documents', 'sentences', 'tokens', 'lengths')
       },
-      'unigram_entropy': manifest['unigram_entropy'],
+      'unigram_entropy': entropy,
       'vocab_sha256': manifest['vocab_sha256'],
       'data_sha256': text_files.compute_sha256(
         os.path.join(directory, manifest_file.NAME)

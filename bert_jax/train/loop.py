@@ -51,6 +51,8 @@ def _run_phase(run, phase, state, compiled):
   meter, profile = run.meter, run.profile
   if first == 0:
     _check_first_batch(run, phase, state, evaluation)
+    if run.task.evaluate_first:
+      _evaluate(run, phase, 0, state, evaluation)
   run.stop_if_asked(first, state)
   flops = {
     length: run.objective.flops(dataclasses.replace(phase, seq_length=length))

@@ -173,6 +173,7 @@ class Task(Rows):
       is resumed (see `errors.find_changes`).
     start: (new parameters, on the host) -> (parameters to start from, facts
       about them); called if there is no checkpoint. None uses the new ones.
+    evaluate_first: whether the model is evaluated before its first update.
     derive: ({metric: mean}) -> {metric: value} to log beside them, such as a
       perplexity.
     word: ({metric: mean or value}) -> a line or lines for the terminal.
@@ -195,6 +196,7 @@ class Task(Rows):
   describe: Callable[[Batch], list[str]]
   facts: dict[str, Any]
   start: Callable[[Any], tuple[Any, dict]] | None = None
+  evaluate_first: bool = False
   derive: Callable[[dict], dict] = lambda found: {}
   word: Callable[[dict], str] = _word_means
   score: Callable[[Any], dict] = lambda found: {}

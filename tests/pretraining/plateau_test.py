@@ -118,8 +118,13 @@ def test_rows_may_lie_on_any_devices():
 
 
 def test_what_is_said():
-  assert plateau.has_left(6.9, {'mlm_loss': 5.91}) == {'plateau_exit': False}
-  assert plateau.has_left(6.9, {'mlm_loss': 5.89}) == {'plateau_exit': True}
+  for loss, new, left in (
+    (5.91, True, False),
+    (5.89, True, True),
+    (5.89, False, False),  # it left before
+  ):
+    found = plateau.has_left(6.9, new, {'mlm_loss': loss})
+    assert found == {'plateau_exit': left}
   gain = plateau.compare({False: {'mlm_loss': 5.0}, True: {'mlm_loss': 6.25}})
   assert gain == {'context_gain': 1.25}
   means = {
