@@ -209,7 +209,7 @@ def main():
   else:
     write = {'google': google.write, 'npz': npz.write}[form]
     write(target, params, config, found.tokenizer)
-  print(f'wrote {target}: {found.origin}')
+  print(f'wrote {target}, from {found.origin}')
   lines += describe(found, params, head)
   for line in lines:
     print(f'  {line}')

@@ -112,7 +112,7 @@ def main(argv: list[str]):
     found = find(f.layers, f.attention, f.batch_size)
     with progress.Progress(len(texts), 'sentences', 'features') as bar:
       save(f.output, _counted(found, bar))
-    print(f'wrote {f.output}: {len(texts):,} sentence(s) of {f.model}')
+    print(f'wrote {f.output}: {errors.count(len(texts), "sentence")}')
   if f.attention_plot:
     (one,) = find('last', attention=True)
     attention_plot.draw(

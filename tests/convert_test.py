@@ -148,7 +148,7 @@ def test_what_is_skipped_and_missing_is_printed(tmp_path, capsys):
   run_main(prefix, str(tmp_path / 'hf'), 'hf')
   lines = capsys.readouterr().out.splitlines()
   assert lines == [
-    f'wrote {tmp_path}/hf: {prefix}',
+    f'wrote {tmp_path}/hf, from {prefix}',
     '  not in the source (5): cls/predictions/output_bias, '
     'cls/predictions/transform/LayerNorm/beta, '
     'cls/predictions/transform/LayerNorm/gamma, '

@@ -67,8 +67,7 @@ def test_the_command_writes_features_and_draws(tmp_path):
   )
   assert (result.returncode, result.stderr) == (0, '')
   assert result.stdout == (
-    f'wrote {output}: 1 sentence(s) of {folder}\n'
-    f'wrote {picture}: [CLS] the cat ##s [SEP]\n'
+    f'wrote {output}: 1 sentence\nwrote {picture}: [CLS] the cat ##s [SEP]\n'
   )
   with np.load(output) as found:
     assert found['hidden_0'].shape == (3, 5, 8)

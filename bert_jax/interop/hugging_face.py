@@ -3,6 +3,7 @@
 import json
 import os
 import reprlib
+import shutil
 from collections.abc import Collection
 from typing import Any
 
@@ -102,6 +103,8 @@ def _write(new, tensors, described, config, tokenizer, card):
     return json.dumps(value, indent=2, ensure_ascii=False) + '\n'
 
   vocabulary.write(new, tokenizer)
+  # safetensors makes files that only their owner may read.
+  shutil.copymode(os.path.join(new, vocabulary.NAME), path)
   texts = {
     'config.json': to_json(described),
     vocabulary.SETTINGS: to_json(_tokenizer_config(config, tokenizer)),

@@ -170,6 +170,6 @@ def test_the_command_exports_a_run_without_the_accelerator(made, tmp_path):
     env=os.environ | {'JAX_PLATFORMS': 'tpu'},
   )
   assert result.stderr == ''
-  assert result.stdout.startswith(f'wrote {path}: step 2, fingerprint=')
+  assert result.stdout.startswith(f'wrote {path}, from step 2, fingerprint=')
   assert result.returncode == 0
   models.assert_same(hugging_face.read(path).params, params(2))

@@ -104,7 +104,7 @@ def test_the_convert_command_writes_and_verifies_it(tmp_path, capsys):
     '--verify',
   )
   lines = capsys.readouterr().out.split('\n')
-  assert lines[0].startswith(f'wrote {target}: ')
+  assert lines[0].startswith(f'wrote {target}, from ')
   assert '  read by jax.export, largest differences: mlm ' in '\n'.join(lines)
 
 

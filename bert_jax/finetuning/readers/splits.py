@@ -90,6 +90,11 @@ def find_files(source: Source) -> dict[str, str]:
     there = named or storage.exists(given)
     problem = 'has no training file' if there else 'does not exist'
     name = known.files['train'] if known else f'train{", ".join(_EXTENSIONS)}'
+    if os.path.isfile(given):
+      raise errors.UserError(
+        f'data.input={given} is one file; say what it is for: train={given}, '
+        'or train=FILE,dev=FILE,test=FILE.'
+      )
     raise errors.UserError(
       f'data.input={given} {problem}; give a folder with {name}, or '
       'train=FILE,dev=FILE,test=FILE.'

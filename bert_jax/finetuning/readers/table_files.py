@@ -219,7 +219,7 @@ def _refuse_ragged(path, number, got, names):
   raise errors.at_line(
     path,
     number,
-    f'has {got} columns, the header has {len(names)} '
+    f'has {errors.count(got, "column")}, not {len(names)} '
     f'({describe_names(path, names)}); correct that line.',
   )
 
