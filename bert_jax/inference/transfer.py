@@ -21,7 +21,7 @@ _POSITIONS = 'embeddings/position/embedding'
 # Fields of `model` that come from the recipe or chip, not from the source.
 OWN = (
   *('dropout', 'attention_dropout', 'dtype', 'mask_value', 'initializer'),
-  *('attention_init', 'bilstm'),
+  *('initializer_std', 'attention_init', 'bilstm'),
 )
 
 
@@ -67,7 +67,8 @@ def transfer(
   }
   if stays_new:
     facts['changes'].append(f'{len(kept)} parameters of {stays_new}: new')
-  print(f'starting from {path}: {model.origin}', flush=True)
+  origin = '' if model.origin == path else f': {model.origin}'
+  print(f'starting from {path}{origin}', flush=True)
   for change in facts['changes']:
     print(f'  {change}', flush=True)
   return params, facts

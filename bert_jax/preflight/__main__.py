@@ -61,7 +61,9 @@ def main():
   jax.config.update('jax_platforms', 'cpu')
   values = flags.FLAGS
   config = cli.get_config(values)
-  config_check.check(config)
+  own = config.copy_and_resolve_references()
+  own.init_from, own.resize_positions = '', False  # that model is not read
+  config_check.check(own)
   topology = accelerators.parse(values.topology, values.slices)
   if not topology.is_tpu:  # CPU devices stand in for the GPUs
     jax.config.update('jax_num_cpu_devices', topology.devices)

@@ -7,6 +7,7 @@ Without one, `find_start` chooses `word_vectors`, if the config asks for them.
 """
 
 import functools
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from bert_jax.data import dataset, manifest_file, vocab_pieces
 from bert_jax.inference import source, transfer
 from bert_jax.parallel import distributed
 from bert_jax.pretraining import word_vectors
+from bert_jax.tokenization.basic_tokenizer import split_words
 from bert_jax.tokenization.tokenizer import read_vocab
 from bert_jax.workdir import claim, paths
 
@@ -38,56 +40,87 @@ def take_model(
   """
   if not config.init_from:
     return config
-  c = config.copy_and_resolve_references()
   if claim.is_final(workdir):
-    own = {f'model.{name}' for name in transfer.OWN}
-    filled = _FILLED if c.data.vocab else (*_FILLED, 'data.vocab')
-    claim.restore(
-      c, workdir, lambda name: name.startswith(filled) and name not in own
-    )
-    c.objective.nsp &= c.objective.kind == 'mlm'
-    return c
-  model = source.read(c.init_from)
-  transfer.check_segments(model, c.init_from)
-  transfer.fill_model(c, model)
-  if c.resize_positions:
-    c.model.max_positions = config.model.max_positions
-  else:
+    return _restore(config, workdir)
+  model = source.read(config.init_from)
+  transfer.check_segments(model, config.init_from)
+  c = _fill(config, model)
+  if not c.resize_positions:
     transfer.check_length(c, ', or resize_positions=True')
   if c.data.dir:
-    directory = dataset.fetch(c.data.dir, ())
-    words = _check_data(c, model, directory)
+    words = _check_data(c, model, dataset.fetch(c.data.dir, ()))
   elif c.data.vocab:
     words = _check_words(c, model, c.data.vocab)
   else:
-    c.data.vocab, words = paths.vocab(workdir), model.tokenizer.vocab
+    c.data.vocab = paths.source_vocab(workdir)
+    words = model.tokenizer.vocab
   c.data.vocab_size = len(words)
-  _print_changes(config, c)
+  if distributed.is_first():
+    if changed := _find_changes(config, c):
+      print(f'init_from={c.init_from} sets {changed}', flush=True)
+    _warn_of_unused(c, words[model.tokenizer.size :])
   return c
 
 
-def _print_changes(given, c):
-  given = flatten(given)
-  changed = [
+def _restore(config, workdir):
+  own = {f'model.{name}' for name in transfer.OWN}
+  if config.resize_positions:
+    own.add('model.max_positions')
+  filled = _FILLED if config.data.vocab else (*_FILLED, 'data.vocab')
+  c = config.copy_and_resolve_references()
+  claim.restore(
+    c, workdir, lambda name: name.startswith(filled) and name not in own
+  )
+  c.objective.nsp &= c.objective.kind == 'mlm'
+  return c
+
+
+def _fill(config, model: source.Source):
+  """Returns the config with the sizes of a model."""
+  c = config.copy_and_resolve_references()
+  transfer.fill_model(c, model)
+  if c.resize_positions:
+    c.model.max_positions = config.model.max_positions
+  return c
+
+
+def _find_changes(old, new) -> str:
+  old = flatten(old)
+  return ', '.join(
     f'{name}={value}'
-    for name, value in flatten(c).items()
-    if value != given[name]
+    for name, value in flatten(new).items()
+    if value != old[name]
+  )
+
+
+def _warn_of_unused(c, added: Sequence[str]):
+  """Warns of added words that the tokenizer never finds in a text."""
+  unused = [
+    word
+    for word in added
+    if not re.fullmatch(r'\[.*\]', word)
+    and split_words(
+      word.removeprefix('##'), c.data.lowercase, c.data.strip_accents == 'true'
+    )
+    != [word.removeprefix('##')]
   ]
-  if changed and distributed.is_first():
-    print(f'as in init_from={c.init_from}: {", ".join(changed)}', flush=True)
+  if unused:
+    print(
+      f'WARNING: {errors.count(len(unused), "added word")} of the vocabulary '
+      'cannot occur, since text is split and cleaned before it is looked up: '
+      f'{errors.listing(unused, most=3)}',
+      flush=True,
+    )
 
 
 def write_vocabulary(config: config_dict.ConfigDict, workdir: str):
   """Writes the source's vocabulary to the run, if it is to be used."""
-  path = paths.vocab(workdir)
-  if (
-    config.init_from
-    and config.data.vocab == path
-    and not claim.is_final(workdir)
-  ):
-    words = source.read(config.init_from).tokenizer.vocab
-    with errors.explaining(f'cannot write {path}'):
-      vocab_pieces.write(words, path)
+  path = paths.source_vocab(workdir)
+  if config.data.vocab != path or claim.is_final(workdir):
+    return
+  words = source.read(config.init_from).tokenizer.vocab
+  with errors.explaining(f'cannot write {path}'):
+    vocab_pieces.write(words, path)
 
 
 def find_start(config: config_dict.ConfigDict, directory: str):
@@ -107,6 +140,12 @@ def start(
   The facts name the source and the parameters that stay new.
   """
   model = source.read(config.init_from)
+  if changed := _find_changes(config, _fill(config, model)):
+    raise errors.UserError(
+      f'init_from={config.init_from} is another model than when this run was '
+      f'set up; it has {changed}. Put the former one back, or use another '
+      '--workdir.'
+    )
   _check_data(config, model, directory)
   return transfer.transfer(model, config.init_from, new, config.data.vocab_size)
 
@@ -114,14 +153,14 @@ def start(
 def _check_data(config, model: source.Source, directory: str) -> Sequence[str]:
   """Compares prepared data with the source; returns their vocabulary."""
   words = _check_words(config, model, manifest_file.vocab_path(directory))
-  ours = manifest_file.load_tokenizer(directory).strip_accents
-  theirs = model.tokenizer.strip_accents
-  if theirs != ours:
-    raise errors.UserError(
-      f'init_from={config.init_from} was trained with strip_accents={theirs}, '
-      f'{directory} was made with {ours}; prepare it again with '
-      f'--strip_accents={str(theirs).lower()}.'
-    )
+  ours, theirs = manifest_file.load_tokenizer(directory), model.tokenizer
+  for name in ('lowercase', 'strip_accents'):
+    had, has = getattr(theirs, name), getattr(ours, name)
+    if had != has:
+      raise errors.UserError(
+        f'init_from={config.init_from} was trained with {name}={had}, '
+        f'{directory} was made with {has}; prepare it again as the model was.'
+      )
   return words
 
 

@@ -131,6 +131,7 @@ def restore(
 
   Returns all that it saved, flat; what an earlier version lacks has its default.
   """
+  check_config(workdir)
   saved = flatten(declare_fields()) | files.read_json(paths.config(workdir))
   with config.ignore_type():
     config.update_from_flattened_dict(

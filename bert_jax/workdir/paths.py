@@ -30,7 +30,7 @@ status = _named('status.json')  # how the run is doing, one JSON object
 trace = _named('profile')  # the folder of profiler traces
 export = _named('export')  # the folder of the exported model
 results = _named('results.json')  # the scores at the end
-vocab = _named('vocab.txt')  # unless it is in the folder of its data
+source_vocab = _named('source_vocab.txt')  # of the model of `init_from`
 own_data = _named('data')  # the folder of data that a run prepares for itself
 
 

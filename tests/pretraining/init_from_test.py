@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import os
 import shutil
 
@@ -55,7 +56,7 @@ def make_config(source, data, words=WORDS, **changes):
   fields = LENGTH | NO_DROPOUT | {'data__dir': str(data)} | changes
   c = training.small_config(**fields)
   c.init_from = source
-  c.data.vocab_size = len(words)
+  c.data.vocab_size, c.data.strip_accents = len(words), 'true'
   c.log.every = 1
   return c
 
@@ -224,7 +225,6 @@ def test_the_config_becomes_that_of_the_source(source, tmp_path, capsys):
   changed = {name: x for name, x in found.items() if x != given[name]}
   assert changed == {
     'data.lowercase': True,
-    'data.strip_accents': 'true',
     'model.activation': 'gelu_tanh',
     'model.hidden_size': 8,
     'model.norm': 'post',
@@ -232,7 +232,7 @@ def test_the_config_becomes_that_of_the_source(source, tmp_path, capsys):
     'objective.kind': 'mlm',
   }
   assert capsys.readouterr().out == (
-    f'as in init_from={source}: data.lowercase=True, data.strip_accents=true, '
+    f'init_from={source} sets data.lowercase=True, '
     'model.activation=gelu_tanh, model.hidden_size=8, model.norm=post, '
     'model.num_layers=1, objective.kind=mlm\n'
   )
@@ -244,7 +244,7 @@ def test_the_vocabulary_is_that_of_the_source(source, tmp_path):
   c = make_config(source, tmp_path / 'data')
   c.data.dir, c.data.vocab_size = '', 30522
   found = take_model(c, run)
-  assert found.data.vocab == os.path.join(run, 'vocab.txt')
+  assert found.data.vocab == os.path.join(run, 'source_vocab.txt')
   assert found.data.vocab_size == 11
   init_from.write_vocabulary(found, run)
   assert read_vocab(found.data.vocab) == tuple(WORDS)
@@ -254,9 +254,60 @@ def test_the_vocabulary_is_that_of_the_source(source, tmp_path):
   c.init_from = 'gone'
   assert flatten(take_model(c, run)) == flatten(found) | {'init_from': 'gone'}
   init_from.write_vocabulary(take_model(c, run), run)
-  # Another vocabulary is not dropped, but compared with the saved config.
-  c.data.vocab = 'mine.txt'
-  assert take_model(c, run).data.vocab == 'mine.txt'
+  # What the user gives is not dropped, but compared with the saved config.
+  c.data.vocab, c.model.dropout = 'mine.txt', 0.3
+  c.resize_positions, c.model.max_positions = True, 9
+  found = take_model(c, run)
+  assert (found.data.vocab, found.model.dropout) == ('mine.txt', 0.3)
+  assert found.model.max_positions == 9
+
+
+def test_a_run_that_has_begun_keeps_what_was_filled_in(source, tmp_path):
+  c = make_config(source, tmp_path / 'data')
+  filled = {
+    'model.num_layers': 3,
+    'model.norm': 'pre',
+    'objective.kind': 'ltr',
+    'objective.nsp': False,
+    'data.lowercase': False,
+    'data.strip_accents': 'false',
+    'data.vocab_size': 99,
+  }
+  saved = flatten(c) | filled | {'seed': 5}
+  del saved['model.norm_epsilon']  # as if it were new
+  (tmp_path / 'run' / 'checkpoints').mkdir(parents=True)
+  (tmp_path / 'run' / 'config.json').write_text(json.dumps(saved))
+  found = flatten(take_model(c, tmp_path / 'run'))
+  assert found == flatten(c) | filled
+  (tmp_path / 'run' / 'config.json').unlink()
+  (tmp_path / 'run' / 'checkpoints' / '5').mkdir()
+  with pytest.raises(errors.UserError, match='config.json is missing, which'):
+    take_model(c, tmp_path / 'run')
+
+
+@pytest.mark.parametrize(
+  'change', [{'activation': 'relu'}, {'causal': True}, {'num_layers': 2}]
+)
+def test_another_model_than_at_first_is_refused(source, tmp_path, change):
+  c = make_config(source, tmp_path / 'data')
+  bert = dataclasses.replace(model_config(c), **change)
+  c.init_from = str(tmp_path / 'theirs.npz')
+  params = models.make_params(bert)
+  npz.write(c.init_from, params, bert, Tokenizer(tuple(WORDS)))
+  message = (
+    'is another model than when this run was set up; it has .*=(relu|2|ltr)'
+  )
+  with pytest.raises(errors.UserError, match=message):
+    start(c)
+
+
+def test_added_words_that_cannot_occur_are_said(source, tmp_path, capsys):
+  added = 'cow', '##w', '[x]', 'Babylon', 'new york', 'café', '##É', "don't"
+  c = make_config(source, tmp_path / 'data', [*WORDS, *added])
+  take_model(c, tmp_path)
+  found = capsys.readouterr().out
+  assert 'WARNING: 5 added words of the vocabulary cannot occur' in found
+  assert found.endswith(': Babylon, new york, café and 2 more\n')
 
 
 def test_a_vocabulary_with_more_words_needs_no_size(source, tmp_path):
@@ -305,6 +356,7 @@ def test_accents_must_be_as_the_source_has_them(source, tmp_path):
     start(c)
   # Before data is prepared: the vocabulary of the source has an é, but the
   # source does not use it.
+  c.data.strip_accents = 'auto'
   c.data.dir, c.data.vocab = '', str(tmp_path / 'data' / 'vocab.txt')
   assert take_model(c, tmp_path).data.strip_accents == 'true'
 

@@ -32,7 +32,10 @@ def prepare(recipe: Recipe, output: str, runner: stages.Runner) -> dict:
       if not _is_complete(output):
         _make(recipe, output, runner)
       manifest = manifest_file.read(output)
-  manifest_file.check_recipe(manifest['recipe'], recipe.to_dict(), output)
+  asked, made = recipe.to_dict(), manifest['recipe']
+  if recipe.vocab and storage.exists(recipe.vocab):
+    asked['vocab'] = made['vocab']  # its words are compared below
+  manifest_file.check_recipe(made, asked, output)
   _check_unchanged(recipe, manifest, output)
   return manifest
 
