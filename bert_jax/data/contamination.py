@@ -180,7 +180,7 @@ def find(
   """
   manifest = manifest_file.read(data)
   recipe = types.SimpleNamespace(**manifest['recipe'])
-  left_out = frozenset(manifest.get('excluded', ()))
+  left_out = frozenset(manifest['excluded'])
   texts = [split_words(row.text) for row in rows]
   ids = {x: i for i, x in enumerate(dict.fromkeys(itertools.chain(*texts)), 1)}
   grams = [_hash(np.array([ids[x] for x in text], np.uint64)) for text in texts]

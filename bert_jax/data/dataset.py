@@ -218,12 +218,10 @@ def _list_split(directory, manifest, split, length) -> list[dict]:
 
 
 def _sort_by_input(inputs, files) -> dict[str, np.ndarray]:
-  # Data of earlier versions do not say which input a record comes from.
-  runs = [run for x in files for run in x.get('inputs', [(-1, x['records'])])]
+  runs = [run for x in files for run in x['inputs']]
   of = np.repeat(*np.array(runs).T)
   return {
-    inputs[k]['input'] if k >= 0 else '': np.flatnonzero(of == k)
-    for k in np.unique(of).tolist()
+    inputs[k]['input']: np.flatnonzero(of == k) for k in np.unique(of).tolist()
   }
 
 

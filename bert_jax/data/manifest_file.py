@@ -59,16 +59,7 @@ def read(directory: str, part: str = 'lengths') -> dict:
       f'{path} has no {part!r}: {directory} was made for another task '
       '(pre-training or fine-tuning); name another folder.'
     )
-  _fill_in(found)
   return found
-
-
-def _fill_in(found: dict):
-  """Fills in what data of earlier versions lack, so that they can be used."""
-  recipe = found.get('recipe', {})
-  if 'lowercase' in recipe:
-    strips = recipe.setdefault('strip_accents', recipe['lowercase'])
-    found.setdefault('accents', 'stripped' if strips else 'kept')
 
 
 def write(directory: str, manifest: dict):
@@ -103,7 +94,6 @@ def describe(manifest: dict) -> list[str]:
       f'train on, {held:,} held out ({held / max(train + held, 1):.1%}, '
       f'{given["heldout"]["parts"]:,} documents or parts of long ones)'
       for given in manifest['inputs']
-      if 'heldout' in given  # data of earlier versions lack these counts
       for train, held in [
         (given['train']['tokens'], given['heldout']['tokens'])
       ]
@@ -217,8 +207,6 @@ def check_recipe(old: dict, new: dict, directory: str):
   """Raises errors.UserError if data was made with another recipe."""
   if new['strip_accents'] is None:  # keep the earlier decision
     new = {**new, 'strip_accents': old['strip_accents']}
-  # Data of earlier versions were made before there was a choice.
-  old = {'negatives': new['negatives'], 'exclude': '', **old}
   changed = errors.find_changes(old, new)
   if changed:
     raise errors.UserError(
@@ -229,7 +217,7 @@ def check_recipe(old: dict, new: dict, directory: str):
 
 def check_excluded(manifest: dict, path: str, directory: str):
   """Raises errors.UserError if data was made with another `data.exclude`."""
-  if document.read_list(path) != {*manifest.get('excluded', ())}:
+  if document.read_list(path) != {*manifest['excluded']}:
     raise errors.UserError(
       f'{directory} was prepared with another list of documents to leave out '
       f'than data.exclude={path!r} is now; prepare the data again in another '

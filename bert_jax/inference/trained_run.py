@@ -44,12 +44,9 @@ def read(workdir: str, step: int | None = None) -> rename.LoadedModel:
   check_params(params, module, path)
   about = facts['task']
   vocab = _find_vocab(config, workdir, about['vocab_sha256'])
-  # The recipe of the data when the run began; very old checkpoints lack it.
-  prepared = about.get('data', {})
-  recipe = prepared.get('recipe', {'lowercase': config.data.lowercase})
-  lowercase = recipe['lowercase']
+  recipe = about['data']['recipe']  # of the data when the run began
   tokenizer = Tokenizer.load(
-    vocab, lowercase, recipe.get('strip_accents', lowercase)
+    vocab, recipe['lowercase'], recipe['strip_accents']
   )
   head = _take_head(params, config, workdir, about)
   origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'

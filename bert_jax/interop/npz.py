@@ -35,12 +35,9 @@ def write(
   if not path.endswith('.npz'):
     raise errors.UserError(f'{path!r} does not end in .npz; name such a file.')
   vocabulary.check_size(tokenizer, config)
-  model = dataclasses.asdict(config)
-  if not config.reverse:  # a field that older versions do not know
-    del model['reverse']
   about = {
     'format': _FORMAT,
-    'model': model,
+    'model': dataclasses.asdict(config),
     'lowercase': tokenizer.lowercase,
     'strip_accents': tokenizer.strip_accents,
     'vocab': tokenizer.vocab,
@@ -101,7 +98,7 @@ def _read_arrays(path):
 def _make_tokenizer(path, about):
   """Returns the Tokenizer that `about` describes."""
   vocab, lowercase = about['vocab'], about['lowercase']
-  strip_accents = about.get('strip_accents', lowercase)  # older files lack it
+  strip_accents = about['strip_accents']
   if not isinstance(lowercase, bool) or not isinstance(strip_accents, bool):
     raise ValueError(f'lowercase is {lowercase!r}, accents {strip_accents!r}')
   if not isinstance(vocab, list) or not all(isinstance(w, str) for w in vocab):

@@ -132,7 +132,7 @@ def _check_devices(run, estimated) -> str:
   if kind is None or count is None:
     raise errors.UserError(
       'metrics.jsonl does not say which devices trained; resume the run for a '
-      'few rows with this version of bert_jax.'
+      'few rows.'
     )
   chip = chips.find(kind)
   name = estimated['topology'].partition(':')[0]

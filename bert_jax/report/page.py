@@ -208,13 +208,16 @@ def _show_guesses(guesses: Sequence[runs.Guesses]) -> str:
 
 
 def _show_data(manifest) -> str:
-  rows = []
-  for x in manifest['inputs']:
-    megabytes = f'{x["text_bytes"] / 1e6:,.1f}'
-    row = [x['input'], f'{x["documents"]:,}', megabytes]
-    # Data of earlier versions lack these counts.
-    splits = [x[split] for split in ('train', 'heldout') if split in x]
-    rows.append(row + [f'{split["tokens"]:,}' for split in splits])
+  rows = [
+    (
+      x['input'],
+      f'{x["documents"]:,}',
+      f'{x["text_bytes"] / 1e6:,.1f}',
+      f'{x["train"]["tokens"]:,}',
+      f'{x["heldout"]["tokens"]:,}',
+    )
+    for x in manifest['inputs']
+  ]
   head = 'input', 'documents', 'MB of text'
   table = _make_table((*head, 'training tokens', 'held-out tokens'), rows)
   lengths = ', '.join(

@@ -59,7 +59,7 @@ def summarise(
     'best': best,
     'best_setting': best_setting,
     'glue': _summarise_glue(settings),
-    'select': _get_common(x.get('select') for x in results.values()),
+    'select': _get_common(x['select'] for x in results.values()),
     'settings': settings,
   }
 
@@ -115,7 +115,7 @@ def tabulate(summary: dict[str, Any]) -> list[list[str]]:
   """Returns the table: a header, and a row for each setting."""
   settings = summary['settings']
   score = _get_common(x['metric'] for x in settings if x['metric']) or 'score'
-  if summary.get('select') == 'best':  # not in results of earlier versions
+  if summary['select'] == 'best':
     score = f'{score} of the best epoch'
   rows = [[*settings[0]['fields'], 'done', score, 'best', 'constant', '']]
   for x in settings:

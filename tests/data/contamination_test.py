@@ -23,7 +23,7 @@ def write_data(folder, text):
   size = (folder / 'text.txt').write_bytes(text.encode())
   recipe = preparation.make_recipe(path, layout='paragraphs').to_dict()
   inputs = [{'files': [{'path': path, 'bytes': size}]}]
-  about = {'recipe': recipe, 'inputs': inputs, 'lengths': {}}
+  about = {'recipe': recipe, 'inputs': inputs, 'lengths': {}, 'excluded': []}
   manifest_file.write(str(folder), about)
   return str(folder)
 

@@ -3,7 +3,6 @@
 import collections
 import random
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -230,32 +229,3 @@ def test_the_cut_of_inputs_and_workers_change_no_byte(tmp_path, monkeypatch):
   monkeypatch.setattr('bert_jax.corpus.sources._SMALLEST', 9000)
   after, _ = make(tmp_path, inputs, 'after', prepare.local_runner(2))
   assert digest(before) == digest(after)
-
-
-@pytest.mark.parametrize('negatives', ['input', 'uniform'])
-def test_data_of_earlier_versions_are_used_as_they_are(
-  corpus, prepared, tmp_path, negatives
-):
-  old = str(tmp_path / 'old')
-  shutil.copytree(prepared[0], old)
-  manifest = manifest_file.read(old)
-  del manifest['recipe']['negatives'], manifest['recipe']['strip_accents']
-  del manifest['accents']
-  for given in manifest['inputs']:
-    del given['train'], given['heldout']
-  for shard in manifest['shards']:
-    del shard['inputs']
-    for file in shard['files'].values():
-      file.pop('inputs', None)
-  manifest_file.write(old, manifest)
-  for strip_accents in (None, True):
-    recipe = make_recipe(
-      corpus, negatives=negatives, strip_accents=strip_accents
-    )
-    found = prepare.prepare(recipe, old, ONE)
-  assert 'negatives' not in found['recipe']
-  assert manifest_file.load_tokenizer(old).strip_accents
-  assert 'accents are stripped' in manifest_file.describe(found)
-  split = dataset.open_split(old, 'heldout', 32)
-  assert list(split.inputs) == ['']
-  assert split.inputs[''].tolist() == list(range(len(split.reader)))

@@ -17,11 +17,13 @@ def write(folder, split: str, length: int, rows, vocab_size: int) -> str:
     raw = path.read_bytes()
     file = {'name': path.name, 'records': count, 'bytes': len(raw)}
     file['sha256'] = hashlib.sha256(raw).hexdigest()
+    if split == 'heldout':
+      file['inputs'] = [[0, count]]
     shards.append({'split': split, 'files': {str(length): file}})
   (folder / 'vocab.txt').write_text('[PAD]\n')
   manifest = {
     'recipe': {'vocab_size': vocab_size, 'pack': 1},
-    'inputs': [],
+    'inputs': [{'input': 'text'}],
     'vocab_sha256': hashlib.sha256(b'[PAD]\n').hexdigest(),
     'lengths': {str(length): {}},
     'shards': shards,

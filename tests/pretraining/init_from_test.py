@@ -41,7 +41,9 @@ def source(tmp_path_factory):
   workdir = tmp_path_factory.mktemp('source')
   c = training.small_config(steps=(3,), **LENGTH)
   vocab = models.write_data(workdir / 'data')
-  facts = {'vocab_sha256': text_files.compute_sha256(vocab)}
+  recipe = {'lowercase': True, 'strip_accents': True}
+  facts = {'data': {'recipe': recipe}}
+  facts['vocab_sha256'] = text_files.compute_sha256(vocab)
   random = np.random.default_rng(0)
   params = jax.tree.map(
     lambda x: random.normal(0, 0.3, x.shape).astype(np.float32),

@@ -26,8 +26,10 @@ def make_run(name='a', losses=(6.0, 4.0), task='pretraining', **more):
       {'kind': 'eval', 'step': step, 'tokens': 512 * step, 'mlm_loss': loss}
       | {'mlm_accuracy': 1 / loss, 'seconds': 5.0},
     ]
-  manifest = {'inputs': [], 'lengths': {}, 'cleaned': {}, 'unknown_share': 0}
-  manifest['unigram_entropy'] = 6.5
+  given = {'input': 'a.txt', 'documents': 1200, 'text_bytes': 2_500_000}
+  given |= {'train': {'tokens': 600_000}, 'heldout': {'tokens': 6000}}
+  manifest = {'inputs': [given], 'lengths': {}, 'cleaned': {}}
+  manifest |= {'unknown_share': 0, 'unigram_entropy': 6.5}
   known = {'config': c, 'rows': rows, 'results': {}, 'manifest': manifest}
   known['levels'] = {'unigram entropy': 6.5, 'neighbour counts': 3.9}
   return runs.Run(name, f'runs/{name}', **{**known, **more})
@@ -49,6 +51,8 @@ def test_runs_stand_side_by_side():
   assert find_row(text, 'hours of training') == ['0.01'] * 2
   assert found[0].count_seconds() == 40
   assert '<td>NSP accuracy</td>' not in text  # no run has one
+  text = page.render(found[:1], [NOTHING], {})
+  assert find_row(text, 'a.txt') == ['1,200', '2.5', '600,000', '6,000']
 
 
 @pytest.mark.parametrize(
@@ -116,7 +120,7 @@ def test_a_sweep_has_a_row_for_each_setting():
     {'fields': {'rate': '1'}, 'values': {'a': 0.5}, 'mean': 0.5, 'best': 0.5},
     {'fields': {'rate': '2'}, 'values': {}, 'mean': None, 'best': None},
   ]
-  results = {'settings': [setting | x for x in settings]}
+  results = {'settings': [setting | x for x in settings], 'select': 'last'}
   text = page.render([make_run()], [NOTHING], {'runs/s': results})
   assert '<title>s</title>' in text and '<h1>s</h1>' in text
   assert find_row(text, '1') == ['1/2', '0.5000', '0.5000', '0.2500', '']
@@ -125,7 +129,7 @@ def test_a_sweep_has_a_row_for_each_setting():
   results['settings'][1]['metric'] = 'accuracy'
   text = page.render([make_run()], [NOTHING], {'runs/s': results})
   assert '<th>score</th>' in text
-  results = {'settings': results['settings'][1:]}
+  results['settings'] = results['settings'][1:]
   assert find_row(page.render([make_run()], [NOTHING], {'s': results}), '2')
 
 

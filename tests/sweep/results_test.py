@@ -17,6 +17,7 @@ def make_results(value, problem=None, metric='f1'):
     'metrics': {metric: value, 'accuracy': 0.5},
     'baseline': {metric: 0.25, 'accuracy': 0.5},
     'problem': problem,
+    'select': 'last',
   }
 
 
