@@ -179,4 +179,6 @@ def _check_objective(o):
 
 
 def _fail(message):
-  raise errors.UserError(f'{message}; change the config or --config.FIELD=.')
+  raise errors.UserError(
+    f'{message}; change the config file or give --config.FIELD=VALUE.'
+  )

@@ -641,7 +641,7 @@ def check_fields(c: config_dict.ConfigDict, *prefixes: str):
       problem = field.find_problem(name, c[name])
       if problem:
         raise errors.UserError(
-          f'{problem}; change the config or --config.FIELD=.'
+          f'{problem}; change the config file or give --config.FIELD=VALUE.'
         )
 
 

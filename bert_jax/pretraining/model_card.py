@@ -16,7 +16,10 @@ from bert_jax.workdir import log, paths
 
 # Fields that do not affect the parameters, and `data.*`, which are taken from
 # the manifest: data may have been prepared with another config.
-_LEFT_OUT = ('log.', 'checkpoint.', 'data.', 'profile_steps', 'task')
+_LEFT_OUT = (
+  *('log.', 'checkpoint.', 'data.', 'finetuning.', 'model.bilstm'),
+  *('profile_steps', 'task'),
+)
 _MOST_ROWS = 12  # of the table of evaluations
 _CURVES = {
   'step': ('step', '{:,}'),
@@ -106,9 +109,12 @@ def _source(rows) -> list[str]:
   if not runs or 'init_from' not in runs[-1]:
     return []
   facts = runs[-1]['init_from']
+  about = facts['origin']  # of a run the step and the fingerprint it printed
+  if about == facts['path']:
+    about = f'fingerprint={facts["fingerprint"]}'
   return [
-    f'It started from the parameters of `{facts["path"]}` (fingerprint '
-    f'{facts["fingerprint"]}), with a new optimizer.',
+    f'It started from the parameters of `{facts["path"]}` ({about}), with a new '
+    'optimizer.',
     *(f'* {change}' for change in facts['changes']),
   ]
 
@@ -144,7 +150,7 @@ def _data(manifest):
           for given in manifest['inputs']
         ],
       ),
-      f'{found["train"]:,} documents to train on: '
+      f'{found["train"]:,} documents, or parts of long ones, to train on: '
       f'{manifest["sentences"]:,} sentences, {manifest["tokens"]:,} tokens, '
       f'{manifest["unknown_share"]:.2%} of them unknown to the vocabulary. '
       '`DATA_CARD.md` beside the training data says what was cleaned.',

@@ -63,7 +63,8 @@ def test_figures_come_from_the_manifest_and_the_log():
     '4,386,178 parameters: 2 layers, hidden size 128, 2 heads, 512 positions',
     'Pre-trained by bert_jax 9.8.7.',
     '| `books/*` | 1,200 | 34,567 |',
-    '1,100 documents to train on: 5,000 sentences, 60,000 tokens, 1.23% of',
+    '1,100 documents, or parts of long ones, to train on: 5,000 sentences, '
+    '60,000 tokens, 1.23% of',
     'On 100 documents, or parts of long ones, that it was not trained on, at '
     'most 77 sequences',
     '| step | MLM loss | perplexity | MLM accuracy |\n',
@@ -116,11 +117,15 @@ def test_rows_that_lack_something_are_left_out():
 
 def test_the_model_it_started_from_is_named():
   facts = {'path': 'old', 'fingerprint': 'f00d', 'changes': ['nsp: left out']}
-  text = make_text([{'kind': 'run', 'step': 0, 'init_from': facts}])
-  assert (
-    'It started from the parameters of `old` (fingerprint f00d), with a new '
-    'optimizer.\n\n* nsp: left out\n\n' in text
-  )
+  for origin, about in (
+    ('old', 'fingerprint=f00d'),
+    ('step 3, fingerprint=beef', 'step 3, fingerprint=beef'),
+  ):
+    start = {'init_from': facts | {'origin': origin}}
+    assert (
+      f'It started from the parameters of `old` ({about}), with a new '
+      'optimizer.\n\n* nsp: left out\n\n'
+    ) in make_text([{'kind': 'run', 'step': 0, **start}])
   assert 'It started' not in make_text()
 
 
