@@ -47,11 +47,7 @@ def measure_step(rows: list[dict], phase: task.Phase) -> float | None:
   # The first row of a phase or after a restart includes the slow first step.
   found, slower = [], True
   for row in rows:
-    slower |= row['kind'] in ('run', 'compiled')
-    # A row ends when the next step was dispatched, which compiled here.
-    if row['kind'] == 'compiled' and found:
-      if found[-1]['step'] == row['step'] - 1:
-        found.pop()
+    slower |= row['kind'] == 'run'
     inside = phase.first < row['step'] <= phase.first + phase.steps
     if row['kind'] == 'train' and inside:
       if not slower:

@@ -64,19 +64,15 @@ def _run_phase(run, phase, state, compiled):
   own = device_mesh.find_own_rows(run.mesh, phase.batch_size)
   make = functools.partial(run.task.train_batch, phase, rows=own)
   workers = run.config.data.loader_workers
-  batches, seen = prefetch.make_ahead(make, first, end, workers), set()
+  batches = prefetch.make_ahead(make, first, end, workers)
   with contextlib.closing(batches), _frozen_heap():
     for step in range(first, end):
       run.stop_if_asked(step, state, ask=False)
       # A phase's first step was evaluated by the phase before, at its length.
       if every and step % every == 0 and step > phase.first:
         _evaluate(run, phase, step, state, evaluation)
-      with profile.update(step + 1), programs.counting() as counted:
-        state, length = _update(run, step + 1, batches, flops, update, state)
-      # The first of each length may: it does not call the compiled token count.
-      if counted.count and length in seen:
-        _warn(run, step + 1, counted)
-      seen.add(length)
+      with profile.update(step + 1):
+        state = _update(run, step + 1, batches, flops, update, state)
       if (step + 1) % save_every == 0 or run.stop.save:
         meter.flush()
         # During skipped updates, saving would delete an earlier checkpoint.
@@ -122,11 +118,8 @@ def _choose(by_length, batch):
 
   That program then says which shapes it allows.
   """
-  return by_length.get(_get_length(batch), by_length[max(by_length)])
-
-
-def _get_length(batch) -> int:
-  return batch['input_mask'].shape[-1]
+  length = batch['input_mask'].shape[-1]
+  return by_length.get(length, by_length[max(by_length)])
 
 
 @contextlib.contextmanager
@@ -166,7 +159,7 @@ def _check_first_batch(run, phase, state, evaluation):
 
 
 def _update(run, number, batches, flops, update, state):
-  """Dispatches an update, reads the previous one; returns (state, length)."""
+  """Dispatches an update, reads the previous one; returns the state."""
   start = time.monotonic()
   batch = next(batches)
   run.pulse.updates += 1
@@ -181,17 +174,7 @@ def _update(run, number, batches, flops, update, state):
     run.stop.ask_ahead(run.mesh, run.must_save())
     run.meter.add(number, metrics, costs)
   run.status.note(step=number)
-  return state, _get_length(batch)
-
-
-def _warn(run, number, counted):
-  """Logs and prints that an update compiled something."""
-  count, seconds = counted.count, counted.seconds
-  run.log.write('compiled', number, {'programs': count, 'seconds': seconds})
-  run.bar.write(
-    f'WARNING: step {number:,} compiled {count} program(s) in '
-    f'{seconds:.1f} s; all should have been compiled before: please report it.'
-  )
+  return state
 
 
 def _evaluate(run, phase, step, state, evaluation):

@@ -9,10 +9,8 @@ the last two run on one device.
 
 import collections
 import concurrent.futures
-import contextlib
 import dataclasses
 import functools
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -33,8 +31,6 @@ FINGERPRINT, COUNT, VOTE = 'fingerprint', 'count of tokens', 'vote to stop'
 GATHER, EVALUATE, TRAIN = 'gather for export', 'evaluation', 'training step'
 GROUP = 'layout for checkpoints'
 
-# An event of jax, which also records it when a program is in the cache.
-_EVENT = '/jax/core/compile/backend_compile_duration'
 _SECONDS = 1  # between checks of what is done
 
 
@@ -325,29 +321,3 @@ def describe_problem(outcome: Outcome) -> str | None:
     f'{problem}; try compute.attention=auto and compute.xla_options=auto, then '
     'compute.attention=xla'
   )
-
-
-@dataclasses.dataclass
-class Compiled:
-  """How many programs a thread compiled, and for how long."""
-
-  count: int = 0
-  seconds: float = 0.0
-
-
-@contextlib.contextmanager
-def counting():
-  """Yields a `Compiled` that counts what this thread compiles in the body."""
-  found, thread = Compiled(), threading.get_ident()
-
-  def listen(event, seconds, **details):
-    del details
-    if event == _EVENT and threading.get_ident() == thread:
-      found.count += 1
-      found.seconds += seconds
-
-  jax.monitoring.register_event_duration_secs_listener(listen)
-  try:
-    yield found
-  finally:
-    jax.monitoring.unregister_event_duration_listener(listen)

@@ -128,8 +128,8 @@ class Log:
     """Adds a row.
 
     Args:
-      kind: 'run', 'compute', 'train', 'eval', 'checkpoint', 'skipped', 'spike'
-        or 'compiled'.
+      kind: 'run', 'compute', 'train', 'eval', 'checkpoint', 'skipped' or
+        'spike'.
       values: numbers, which become curves, and texts.
     """
     numbers = [
