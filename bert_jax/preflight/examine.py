@@ -155,8 +155,8 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
   fits = memory.total <= usable if len(steps) > 1 else cost is not None
   batch = largest_batch.estimate(
     memory.total,
-    memory.parameters + memory.optimizer + memory.program,
-    memory.parameters,  # the gradients' shards have the same size
+    # The gradients' shards have the parameters' size.
+    memory.parameters + memory.optimizer + memory.program + memory.parameters,
     usable,
     sums=compile_step.count_gradient_bytes(config, mesh),
     phase=phase,

@@ -128,15 +128,11 @@ def _examine_phase(config, topology, mesh, phase, calibration):
   )
   count, usable = topology.chips, get_usable_memory(topology.chip.memory)
   memory = memory_model.model_step(config, phase, mesh)
-  # In micro-batches, gradients are added up in float32.
-  sums = compile_step.count_gradient_bytes(config, mesh)
-  one = memory.gradients - (sums if phase.accumulate > 1 else 0)
   batch = largest_batch.estimate(
     memory.total,
     memory.fixed,
-    one,
     usable,
-    sums=sums,
+    sums=compile_step.count_gradient_bytes(config, mesh),
     phase=phase,
     shares=mesh.shape['data'],
   )

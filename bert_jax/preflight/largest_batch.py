@@ -6,7 +6,6 @@ from bert_jax.train import task
 def estimate(
   needed: float,
   fixed: float,
-  gradients: float,
   limit: float,
   *,
   sums: float,
@@ -15,13 +14,12 @@ def estimate(
 ) -> dict:
   """Estimates for JSON which batches fit, from what the batch of a phase needs.
 
-  The model is bytes = fixed + gradients + constant x (sequences per
-  micro-batch); several micro-batches also need `sums`.
+  The model is bytes = fixed + constant x (sequences per micro-batch); several
+  micro-batches also need `sums`.
 
   Args:
     needed: bytes per device with the phase's batch and micro-batches.
-    fixed: bytes per device of parameters, optimizer and program.
-    gradients: bytes of a device's shard of the gradients.
+    fixed: bytes per device of parameters, optimizer, program and gradients.
     limit: bytes per device that can be used.
     sums: bytes per device in which gradients of micro-batches are added up.
     shares: number of parts that the rows are split into over the devices.
@@ -35,7 +33,7 @@ def estimate(
   rows = batch_size // (shares * accumulate)  # of a device, at once
 
   def base(parts):
-    return fixed + gradients + (0 if parts == 1 else sums)
+    return fixed + (0 if parts == 1 else sums)
 
   each = max(needed - base(accumulate), 0) / rows
 

@@ -51,8 +51,9 @@ class Memory:
 
   @property
   def fixed(self) -> float:
-    """Returns the bytes that do not depend on the batch, without gradients."""
-    return self.parameters + self.optimizer + self.weights + _LIBRARIES
+    """Returns the bytes that do not depend on batch and micro-batches."""
+    # Weights, and as much for the gradients of a micro-batch.
+    return self.parameters + self.optimizer + 2 * self.weights + _LIBRARIES
 
 
 def model_step(
