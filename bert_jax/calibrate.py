@@ -8,8 +8,8 @@ Compares the speed in the run's metrics.jsonl with preflight's estimate for the
 same config on the same slice, and stores the ratio of each phase for that chip,
 with the date and the versions of jax and libtpu. From then on, preflight
 corrects its estimates for the chip by these ratios, with a narrower range, and
-says so. The first row of a phase and after a restart, which are slower, are
-ignored; a run that waited for its input is rejected.
+says so. The first row of a phase and the first after a restart are slower and
+are ignored; a run that waited for its input is rejected.
 
 The ratios of the last run on each chip are in
 ~/.config/bert_jax/calibration.json; delete the file to discard them.

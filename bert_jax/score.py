@@ -152,7 +152,8 @@ def _make_table(names, right, unknown) -> list[tuple[str, ...]]:
     bounds = metrics.find_wilson(share, size)
     found.append((name, share, *bounds, size, unknown[own].sum()))
   # The ends of a mean follow from those of its parts (Zou and Donner 2008,
-  # doi.org/10.1002/sim.3095), so that few right answers are not certainty.
+  # doi.org/10.1002/sim.3095), so that a few pairs, all right, do not
+  # look certain.
   share, low, high = np.transpose([row[1:4] for row in found])
   mean, parts = share.mean(), len(found)
   ends = (
@@ -181,7 +182,7 @@ def main():
     print(markdown.make_table(rows[0], rows[1:]))
   files.write_file(given.output, lambda path: table_files.write_tsv(path, rows))
   print(
-    f'wrote {given.output}: {len(items):,} scored; the model: {model.origin}'
+    f'wrote {given.output}: {len(items):,} scored by the model of {model.origin}'
   )
 
 

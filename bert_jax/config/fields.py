@@ -57,7 +57,8 @@ FIELDS: dict[str, Field] = {
     '',
     'a trained model to start from: the workdir of a run, its checkpoint of a '
     'step (WORKDIR@STEP) or another model that bert_jax.convert reads; empty '
-    'is new weights; the optimizer starts afresh',
+    'is new weights; its sizes and vocabulary are taken over, and the optimizer '
+    'starts afresh',
     _FREE,
   ),
   'resize_positions': Field(
@@ -181,7 +182,7 @@ FIELDS: dict[str, Field] = {
     '',
     'the vocabulary, a file with one entry per line',
     _FREE,
-    in_runs='empty trains one on the input',
+    in_runs="empty trains one on the input or, with init_from, is the source's",
   ),
   'data.vocab_size': Field(
     30522,

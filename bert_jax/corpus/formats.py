@@ -38,9 +38,9 @@ def is_jsonl(head: bytes, field: str) -> bool:
   """
   line = _first_line(head)
   try:
-    found = json.loads(line)
+    found = json.loads(line.decode('utf-8', 'surrogateescape'))
   except (ValueError, RecursionError):
-    string = rb'\{"[^{}]*"%b": *"' % re.escape(field.encode())
+    string = rb'\{ *(".*, *)?"%b" *: *"' % re.escape(field.encode())
     return head.endswith(line) and bool(re.match(string, line))
   return isinstance(found, dict) and isinstance(found.get(field), str)
 

@@ -21,7 +21,7 @@ _POSITIONS = 'embeddings/position/embedding'
 # Fields of `model` that come from the recipe or chip, not from the source.
 OWN = (
   *('dropout', 'attention_dropout', 'dtype', 'mask_value', 'initializer'),
-  *('initializer_std', 'attention_init', 'bilstm'),
+  *('attention_init', 'bilstm'),
 )
 
 

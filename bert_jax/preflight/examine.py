@@ -156,7 +156,7 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
   batch = largest_batch.estimate(
     memory.total,
     # The gradients' shards have the parameters' size.
-    memory.parameters + memory.optimizer + memory.program + memory.parameters,
+    2 * memory.parameters + memory.optimizer + memory.program,
     usable,
     sums=compile_step.count_gradient_bytes(config, mesh),
     phase=phase,

@@ -186,7 +186,8 @@ def _print_next(
     '  pip install matplotlib && python -m bert_jax.report '
     f'--workdir={shlex.quote(workdir)}'
   )
-  if config.data.input == FIELDS['data.input'].default:
+  shipped = config.data.input == FIELDS['data.input'].default
+  if shipped and not config.data.dir:
     print(
       "  train on your own text: --config.data.input='FILES' and another "
       '--workdir'
@@ -194,5 +195,5 @@ def _print_next(
   else:
     print(
       '  fine-tune it: --config=configs/classify.py --config.init_from='
-      f'{shlex.quote(workdir)}, see docs/finetuning.md'
+      f'{shlex.quote(workdir)} (docs/finetuning.md)'
     )

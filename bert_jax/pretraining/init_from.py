@@ -63,10 +63,14 @@ def take_model(
   return c
 
 
+def _list_own(config) -> list[str]:
+  """Returns the fields of `model` that are the config's, not the source's."""
+  resized = ['max_positions'] if config.resize_positions else []
+  return [*transfer.OWN, 'initializer_std', *resized]
+
+
 def _restore(config, workdir):
-  own = {f'model.{name}' for name in transfer.OWN}
-  if config.resize_positions:
-    own.add('model.max_positions')
+  own = [f'model.{name}' for name in _list_own(config)]
   filled = _FILLED if config.data.vocab else (*_FILLED, 'data.vocab')
   c = config.copy_and_resolve_references()
   claim.restore(
@@ -77,11 +81,10 @@ def _restore(config, workdir):
 
 
 def _fill(config, model: source.Source):
-  """Returns the config with the sizes of a model."""
+  """Returns the config with the fields that follow from a model."""
   c = config.copy_and_resolve_references()
   transfer.fill_model(c, model)
-  if c.resize_positions:
-    c.model.max_positions = config.model.max_positions
+  c.model.update({name: config.model[name] for name in _list_own(config)})
   return c
 
 
@@ -96,16 +99,14 @@ def _find_changes(old, new) -> str:
 
 def _warn_of_unused(c, added: Sequence[str]):
   """Warns of added words that the tokenizer never finds in a text."""
-  unused = [
-    word
-    for word in added
-    if not re.fullmatch(r'\[.*\]', word)
-    and split_words(
-      word.removeprefix('##'), c.data.lowercase, c.data.strip_accents == 'true'
-    )
-    != [word.removeprefix('##')]
-  ]
-  if unused:
+
+  def occurs(word):
+    # The rest of a word follows a letter.
+    text = f'a{word[2:]}' if word.startswith('##') else word
+    how = c.data.lowercase, c.data.strip_accents == 'true'
+    return re.fullmatch(r'\[.*\]', word) or split_words(text, *how) == [text]
+
+  if unused := [word for word in added if not occurs(word)]:
     print(
       f'WARNING: {errors.count(len(unused), "added word")} of the vocabulary '
       'cannot occur, since text is split and cleaned before it is looked up: '
@@ -160,8 +161,7 @@ def start(
   if changed := _find_changes(config, _fill(config, model)):
     raise errors.UserError(
       f'init_from={config.init_from} is another model than when this run was '
-      f'set up; it has {changed}. Put the former one back, or use another '
-      '--workdir.'
+      f'set up: it has {changed}. Put the former one back, or begin another run.'
     )
   _check_data(config, model, directory)
   return transfer.transfer(model, config.init_from, new, config.data.vocab_size)
@@ -175,8 +175,9 @@ def _check_data(config, model: source.Source, directory: str) -> Sequence[str]:
     had, has = getattr(theirs, name), getattr(ours, name)
     if had != has:
       raise errors.UserError(
-        f'init_from={config.init_from} was trained with {name}={had}, '
-        f'{directory} was made with {has}; prepare it again as the model was.'
+        f'init_from={config.init_from} was trained with {name}={had}, but '
+        f'{directory} was prepared with {has}; prepare the data again with '
+        f'data.{name}={str(had).lower()}.'
       )
   return words
 

@@ -14,8 +14,8 @@ from bert_jax.inference import trained_run
 from bert_jax.runtime import markdown
 from bert_jax.workdir import log, paths
 
-# Fields that do not affect the parameters, and `data.*`, which are taken from
-# the manifest: data may have been prepared with another config.
+# Fields that do not affect the parameters or mean nothing in pre-training, and
+# `data.*`, which are taken from the manifest: data may have been prepared with another config.
 _LEFT_OUT = (
   *('log.', 'checkpoint.', 'data.', 'finetuning.', 'model.bilstm'),
   *('profile_steps', 'task'),

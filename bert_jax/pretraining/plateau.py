@@ -25,7 +25,7 @@ _NO_GAIN = 0.1  # nats
 
 
 def has_left(entropy: float, new: bool, means: dict) -> dict[str, bool]:
-  """Returns whether a new model's masked loss left the unigram entropy by a nat.
+  """Returns whether a new model's loss is over a nat below the unigram entropy.
 
   A model that was trained before has no plateau to leave.
   """

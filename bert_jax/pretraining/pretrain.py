@@ -58,7 +58,8 @@ def make_objective(
         config.data.pack,
       )
     ),
-    expected_loss=word_loss + nsp_loss,
+    # A trained model is evaluated instead.
+    expected_loss=None if config.init_from else word_loss + nsp_loss,
     inspect=functools.partial(plateau.measure_attention, module),
   )
 

@@ -89,8 +89,10 @@ def check_first_loss(
     hidden_size: D; a wide model's guesses are less even.
   """
   said = f'initial loss {loss:.3f}'
-  if expected is None or (trained and math.isfinite(loss)):
+  if expected is None:
     return said
+  if trained and math.isfinite(loss):
+    return f'{said}; guessing costs {expected:.3f}'
   # The tied decoder's logits have the variance D std^2, half of which is added.
   tolerance = _TOLERANCE + hidden_size * _STD**2 / 2
   if not abs(loss - expected) <= tolerance:

@@ -49,6 +49,7 @@ def _run_phase(run, phase, state, compiled):
   update = _by_length(compiled, programs.TRAIN)
   evaluation = _by_length(compiled, programs.EVALUATE)
   meter, profile = run.meter, run.profile
+  run.status.note(state='running', step=first, phase=phase.number)
   if first == 0:
     _check_first_batch(run, phase, state, evaluation)
     if run.task.evaluate_first:
@@ -58,7 +59,6 @@ def _run_phase(run, phase, state, compiled):
     length: run.objective.flops(dataclasses.replace(phase, seq_length=length))
     for length in compiled
   }
-  run.status.note(state='running', step=first, phase=phase.number)
   profile.begin_phase(first, end)
   meter.begin_phase()
   own = device_mesh.find_own_rows(run.mesh, phase.batch_size)

@@ -127,9 +127,13 @@ def check_config(workdir: str):
 def restore(
   config: config_dict.ConfigDict, workdir: str, chosen: Callable[[str], bool]
 ) -> dict:
-  """Sets the fields for which `chosen(name)` holds as a begun run saved them.
+  """Sets chosen fields to the values that a run saved when it began.
 
-  Returns all that it saved, flat; what an earlier version lacks has its default.
+  Args:
+    chosen: (name) -> whether a field is one of them.
+
+  Returns:
+    All that it saved, flat; what an earlier version lacks has its default.
   """
   check_config(workdir)
   saved = flatten(declare_fields()) | files.read_json(paths.config(workdir))

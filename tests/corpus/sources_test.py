@@ -71,8 +71,9 @@ def test_lines_of_json_are_recognised_whatever_the_files_name(write, line):
   assert _texts([lines]) == [['Some.', 'More.'], ['Last.']]
   # Longer than what is looked at.
   long = 'Some. ' * 20_000
-  lines = write('wiki_01', json.dumps({'id': '1', 'text': long}) + '\n')
-  assert _texts([lines]) == [[long.strip()]]
+  for more in {}, {'id': '1'}, {'id': {'a': 1}}:
+    lines = write('wiki_01', json.dumps({**more, 'text': long}) + '\n')
+    assert _texts([lines]) == [[long.strip()]]
 
 
 @pytest.mark.parametrize(

@@ -98,11 +98,15 @@ def test_a_vocabulary_that_changed_after_preparation_is_an_error(
   write_vocab(path, 'the', 'bird')
   made = prepare.prepare(recipe, output, ONE)
   write_vocab(path, 'the', 'fish')
-  with pytest.raises(errors.UserError, match='vocab.txt has changed since'):
+  with pytest.raises(
+    errors.UserError, match='vocab.txt is not the vocabulary that'
+  ):
     prepare.prepare(recipe, output, ONE)
   path.write_bytes('\r\n'.join([*tokenizer.SPECIAL, 'the', 'bird']).encode())
   assert prepare.prepare(recipe, output, ONE) == made
-  path.unlink()  # like the text, it is not needed any more
+  moved = dataclasses.replace(recipe, vocab=str(path.rename(tmp_path / 'v')))
+  assert prepare.prepare(moved, output, ONE) == made  # words count, not paths
+  os.unlink(moved.vocab)  # like the text, it is not needed any more
   assert prepare.prepare(recipe, output, ONE) == made
 
 

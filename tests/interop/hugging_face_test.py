@@ -113,6 +113,11 @@ def test_google_vocabulary_gives_our_ids_of_many_scripts(tmp_path):
       assert theirs.encode(line).ids == ours.encode(line)['input_ids'], line
 
 
+def test_all_files_of_an_export_have_the_same_mode(exported):
+  modes = {file.stat().st_mode for file in os.scandir(exported)}
+  assert len(modes) == 1
+
+
 def test_a_new_export_replaces_the_old(exported, tmp_path):
   new = models.make_params(seed=5)
   hugging_face.export(exported, new, models.CONFIG, models.TOKENIZER)

@@ -74,7 +74,7 @@ def test_the_command_to_try_holds_a_sentence_of_the_text(capsys, sentence):
   ]
   assert command[4:] in ([sentence], ['--', sentence])
   assert (command[4] == '--') == sentence.startswith('-')
-  assert "--config.init_from='/runs/a b', see" in lines[-1]
+  assert "--config.init_from='/runs/a b' (" in lines[-1]
 
 
 def write_heldout(tmp_path, corrupt):

@@ -297,7 +297,7 @@ def test_another_model_than_at_first_is_refused(source, tmp_path, change):
   params = models.make_params(bert)
   npz.write(c.init_from, params, bert, Tokenizer(tuple(WORDS)))
   message = (
-    'is another model than when this run was set up; it has .*=(relu|2|ltr)'
+    'is another model than when this run was set up: it has .*=(relu|2|ltr)'
   )
   with pytest.raises(errors.UserError, match=message):
     start(c)
@@ -317,12 +317,22 @@ def test_rows_longer_than_those_of_the_source_are_said(
 
 
 def test_added_words_that_cannot_occur_are_said(source, tmp_path, capsys):
-  added = 'cow', '##w', '[x]', 'Babylon', 'new york', 'café', '##É', "don't"
+  added = (
+    'cow',
+    '##w',
+    '[x]',
+    'Babylon',
+    'new york',
+    'café',
+    '##É',
+    "don't",
+    '##-',
+  )
   c = make_config(source, tmp_path / 'data', [*WORDS, *added])
   take_model(c, tmp_path)
   found = capsys.readouterr().out
-  assert 'WARNING: 5 added words of the vocabulary cannot occur' in found
-  assert found.endswith(': Babylon, new york, café and 2 more\n')
+  assert 'WARNING: 6 added words of the vocabulary cannot occur' in found
+  assert found.endswith(': Babylon, new york, café and 3 more\n')
 
 
 def test_a_vocabulary_with_more_words_needs_no_size(source, tmp_path):
@@ -364,7 +374,7 @@ def test_accents_must_be_as_the_source_has_them(source, tmp_path):
   c = make_config(source, tmp_path / 'data')
   take_model(c, tmp_path)
   models.write_data(tmp_path / 'data', strip_accents=False)
-  message = 'trained with strip_accents=True, .*data was made with False; prep'
+  message = 'trained with strip_accents=True, .*data was prepared with False; prepare the data again with data.strip'
   with pytest.raises(errors.UserError, match=message):
     take_model(c, tmp_path)
   with pytest.raises(errors.UserError, match=message):

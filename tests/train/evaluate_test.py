@@ -94,7 +94,7 @@ def test_every_device_has_the_predictions_of_all_rows():
   'loss, how, said',
   [
     (3.5, (3.091, False, 8), 'initial loss 3.500, expected 3.091'),
-    (0.25, (3.091, True, 8), 'initial loss 0.250'),
+    (0.25, (3.091, True, 8), 'initial loss 0.250; guessing costs 3.091'),
     (9.0, (None, False, 8), 'initial loss 9.000'),
     # Logits of variance 4,096 x 0.02 x 0.02, of which the loss has half.
     (3.891, (3.091, False, 4096), 'initial loss 3.891, expected 3.091'),

@@ -175,6 +175,15 @@ def test_the_end_of_a_phase_is_evaluated_by_it_even_if_cut_off(tmp_path):
   assert steps == [2, 4, 6]
 
 
+def test_a_trained_model_is_evaluated_before_its_first_update(tmp_path):
+  c = training.small_config(steps=(3,), eval__every=0, checkpoint__every=9)
+  training.train_until(c, tmp_path, 1, evaluate_first=True)
+  assert not checkpoint_reader.list_steps(str(tmp_path / 'checkpoints'))
+  training.train(c, tmp_path, evaluate_first=True)  # from the start
+  steps = [row['step'] for row in training.rows_of(tmp_path, 'eval')]
+  assert steps == [0, 3]
+
+
 def test_a_held_out_loss_that_is_not_finite_stops_a_run_that_is_saved(tmp_path):
   def broken(phase, i, rows):
     batch = training.take(training.make_batch(i), rows)

@@ -121,8 +121,9 @@ def _check_unchanged(recipe, manifest: dict, directory: str):
     words = tokenizer.read_vocab(recipe.vocab)
     if vocab_pieces.compute_sha256(words) != manifest['vocab_sha256']:
       raise errors.UserError(
-        f'the vocabulary {recipe.vocab} has changed since {directory} was '
-        'prepared; use another directory, or put the old vocabulary back.'
+        f'{recipe.vocab} is not the vocabulary that {directory} was prepared '
+        f'with, {manifest_file.vocab_path(directory)}; use another directory, or '
+        'give that one.'
       )
   paths = {}
   for given in filter(sources.is_file, recipe.inputs):

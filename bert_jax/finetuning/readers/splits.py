@@ -86,15 +86,15 @@ def find_files(source: Source) -> dict[str, str]:
   else:
     found = _find_own_files(given)
   if 'train' not in found:
-    named = '=' in given or given.startswith(tfds_text.PREFIX)
-    there = named or storage.exists(given)
-    problem = 'has no training file' if there else 'does not exist'
-    name = known.files['train'] if known else f'train{", ".join(_EXTENSIONS)}'
     if os.path.isfile(given):
       raise errors.UserError(
         f'data.input={given} is one file; say what it is for: train={given}, '
         'or train=FILE,dev=FILE,test=FILE.'
       )
+    named = '=' in given or given.startswith(tfds_text.PREFIX)
+    there = named or storage.exists(given)
+    problem = 'has no training file' if there else 'does not exist'
+    name = known.files['train'] if known else f'train{", ".join(_EXTENSIONS)}'
     raise errors.UserError(
       f'data.input={given} {problem}; give a folder with {name}, or '
       'train=FILE,dev=FILE,test=FILE.'

@@ -86,6 +86,7 @@ def write(folder, *names):
     ('train=a.csv,dve=b.csv', "'dve=b.csv' is not SPLIT=FILE with one of"),
     ('train=a.csv,train=b.csv', 'each once'),
     ('dev=a.csv', 'has no training file'),
+    ('train.csv', 'is one file; say what it is for: train=train.csv, or'),
   ],
 )
 def test_an_input_without_one_training_file_is_refused(
