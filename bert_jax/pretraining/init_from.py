@@ -18,7 +18,7 @@ from bert_jax.config import flatten
 from bert_jax.data import dataset, manifest_file, vocab_pieces
 from bert_jax.inference import source, trained_run, transfer
 from bert_jax.parallel import distributed
-from bert_jax.pretraining import word_vectors
+from bert_jax.pretraining import training_data, word_vectors
 from bert_jax.tokenization.basic_tokenizer import split_words
 from bert_jax.tokenization.tokenizer import read_vocab
 from bert_jax.workdir import claim, paths
@@ -42,6 +42,7 @@ def take_model(
     return config
   if claim.is_final(workdir):
     return _restore(config, workdir)
+  training_data.check_directory(config.data.dir)
   model = source.read(config.init_from)
   transfer.check_segments(model, config.init_from)
   c = _fill(config, model)

@@ -22,16 +22,21 @@ def prepare_data(config: config_dict.ConfigDict, workdir: str):
   directory.
   """
   c = config.data
-  if c.dir and not storage.exists(c.dir):
-    raise errors.UserError(
-      f'data.dir={c.dir} does not exist; make it with bert_jax.data.prepare, '
-      'or leave data.dir empty.'
-    )
+  check_directory(c.dir)
   if not c.dir:
     prepare.prepare(
       recipe.make_recipe(config),
       paths.prepared_data(config, workdir),
       prepare.local_runner(c.workers),
+    )
+
+
+def check_directory(directory: str):
+  """Raises errors.UserError if `data.dir` is given, but does not exist."""
+  if directory and not storage.exists(directory):
+    raise errors.UserError(
+      f'data.dir={directory} does not exist; make it with bert_jax.data.prepare, '
+      'or leave data.dir empty.'
     )
 
 

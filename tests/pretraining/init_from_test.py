@@ -386,6 +386,13 @@ def test_accents_must_be_as_the_source_has_them(source, tmp_path):
   assert take_model(c, tmp_path).data.strip_accents == 'true'
 
 
+def test_data_that_do_not_exist_are_said(source, tmp_path):
+  c = make_config(source, tmp_path / 'data')
+  c.data.dir = str(tmp_path / 'nowhere')
+  with pytest.raises(errors.UserError, match='nowhere does not exist; make it'):
+    take_model(c, tmp_path)
+
+
 def test_other_segments_than_two_are_refused(source, tmp_path):
   c = make_config(source, tmp_path / 'data')
   bert = dataclasses.replace(model_config(c), type_vocab_size=3)
