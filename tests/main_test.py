@@ -103,7 +103,7 @@ def test_its_training_goes_on_with_another_config(whole, tmp_path, capfd):
   run = str(tmp_path / 'run')
   main.run(c, run)
   out = capfd.readouterr().out
-  assert f'init_from={workdir} sets ' in out and 'held-out at step 0' in out
+  assert f'as init_from={workdir}: ' in out and 'held-out at step 0' in out
   assert 'plateau exit' not in out
   assert source.read(run).tokenizer == source.read(str(workdir)).tokenizer
   main.run(c, run)  # ended

@@ -104,7 +104,7 @@ def check_layer(device, cpu, args):
   _, hidden, heads = SIZES[args.size]
   sizes = 30522, hidden, 1, heads, 4 * hidden
   # As in runs. For products of three axes, XLA for CPUs (jax 0.11 and 0.12) adds
-  # the gradients of kernels in bfloat16, and takes ten times as long.
+  # the gradients of kernels in bfloat16.
   make = functools.partial(bert_config.BertConfig, *sizes, flat_rows=True)
   rng = np.random.default_rng(0)
   x, cotangent = rng.standard_normal((2, ROWS, args.seq_length, hidden), 'f4')

@@ -55,10 +55,9 @@ FIELDS: dict[str, Field] = {
   ),
   'init_from': Field(
     '',
-    'a trained model to start from: the workdir of a run, its checkpoint of a '
-    'step (WORKDIR@STEP) or another model that bert_jax.convert reads; empty '
-    'is new weights; its sizes and vocabulary are taken over, and the optimizer '
-    'starts afresh',
+    'a trained model to start from, with its sizes and vocabulary: the workdir '
+    'of a run, its checkpoint of a step (WORKDIR@STEP) or another model that '
+    'bert_jax.convert reads; empty is new weights; the optimizer starts afresh',
     _FREE,
   ),
   'resize_positions': Field(

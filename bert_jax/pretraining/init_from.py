@@ -57,8 +57,8 @@ def take_model(
     words = model.tokenizer.vocab
   c.data.vocab_size = len(words)
   if distributed.is_first():
-    if changed := _find_changes(config, c):
-      print(f'init_from={c.init_from} sets {changed}', flush=True)
+    if changed := errors.find_changes(flatten(config), flatten(c)):
+      print(f'as init_from={c.init_from}: {"; ".join(changed)}', flush=True)
     _warn_of_unused(c, words[model.tokenizer.size :])
     _warn_of_long_rows(c, model)
   return c
@@ -87,15 +87,6 @@ def _fill(config, model: source.Source):
   transfer.fill_model(c, model)
   c.model.update({name: config.model[name] for name in _list_own(config)})
   return c
-
-
-def _find_changes(old, new) -> str:
-  old = flatten(old)
-  return ', '.join(
-    f'{name}={value}'
-    for name, value in flatten(new).items()
-    if value != old[name]
-  )
 
 
 def _warn_of_unused(c, added: Sequence[str]):
@@ -159,10 +150,12 @@ def start(
   The facts name the source and the parameters that stay new.
   """
   model = source.read(config.init_from)
-  if changed := _find_changes(config, _fill(config, model)):
+  now = flatten(_fill(config, model))
+  if changed := errors.find_changes(flatten(config), now):
     raise errors.UserError(
       f'init_from={config.init_from} is another model than when this run was '
-      f'set up: it has {changed}. Put the former one back, or begin another run.'
+      f'set up: {"; ".join(changed)}. Put the former one back, or begin another '
+      'run.'
     )
   _check_data(config, model, directory)
   return transfer.transfer(model, config.init_from, new, config.data.vocab_size)
