@@ -294,7 +294,7 @@ def test_the_exit_code_says_whether_the_run_can_work(
 def test_positions_are_the_configs_even_with_init_from():
   code, _, said = run(
     *('--config=configs/tiny.py:seq_length=1024', '--config.init_from=there'),
-    *('--topology=h100:1', '--config.resize_positions=True'),
+    '--topology=h100:1',
   )
   assert code == 1 and 'longer than model.max_positions=512' in said
 

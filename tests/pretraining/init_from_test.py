@@ -218,6 +218,7 @@ def test_the_config_becomes_that_of_the_source(source, tmp_path, capsys):
     model__activation='relu',
     model__norm='pre',
     model__dropout=0.3,
+    model__initializer_std=0.3,
     objective__kind='ltr',
     objective__nsp=False,
     data__lowercase=False,

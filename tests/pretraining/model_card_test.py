@@ -115,6 +115,12 @@ def test_rows_that_lack_something_are_left_out():
   assert make_text(left) == make_text(whole)
 
 
+def test_fields_that_mean_nothing_in_pre_training_are_left_out():
+  text = make_text()
+  assert 'objective.mask_rate' in text
+  assert 'finetuning.' not in text and 'model.bilstm' not in text
+
+
 def test_the_model_it_started_from_is_named():
   facts = {'path': 'old', 'fingerprint': 'f00d', 'changes': ['nsp: left out']}
   for origin, about in (
