@@ -27,6 +27,7 @@ _FAR = 6.0  # standard deviations
 _SMALL = 0.05
 # Nor is a rise of 0.2: near 0, as in fine-tuning, every wrong row stands out.
 _TINY = 0.2
+_LONG_WAIT = 0.1  # share of the time
 # Standard deviations of a normal distribution per median absolute deviation.
 _PER_DEVIATION = 1.4826
 
@@ -96,6 +97,8 @@ class Meter:
     self._pending = None
     self.skipped_in_a_row = 0
     self._chip = self._find_chip()
+    # On a CPU, further processes would share the cores with the updates.
+    self._told_of_waiting = jax.devices()[0].platform == 'cpu'
     self._opened = self._shown = time.monotonic()
     self._begin()
 
@@ -214,6 +217,13 @@ class Meter:
     if means:
       self._status.note(loss=means['loss'])
     self._show(step, means, row)
+    if row['data_wait'] > _LONG_WAIT and not self._told_of_waiting:
+      self._told_of_waiting = True
+      self._bar.write(
+        f'the devices waited for batches {row["data_wait"]:.0%} of the time; '
+        'raise data.loader_workers (-1: a process per core), which changes '
+        'no batch, and start the same command again'
+      )
 
   def _find_row(self, metrics):
     """Returns the means since the last row, and the row that has them."""

@@ -89,6 +89,22 @@ def test_a_row_says_what_the_time_went_for(clock):
   assert 'data wait 14.3%' in bar.lines[-1] and len(bar.lines) == 2
 
 
+@pytest.mark.parametrize('platform, said', [('gpu', 1), ('cpu', 0)])
+def test_devices_that_wait_for_batches_are_said_once(
+  monkeypatch, clock, platform, said
+):
+  device = types.SimpleNamespace(platform=platform, device_kind='NVIDIA L4')
+  monkeypatch.setattr(meter.jax, 'devices', lambda: [device])
+  bar = training.Bar()
+  found = make_meter(Log(), bar, 1)
+  for step in (1, 2, 3):
+    clock[0] += 5.0
+    found.add(step, make_metrics(3.0, OnDevice(clock)), COSTS)
+  lines = [line for line in bar.lines if 'data.loader_workers' in line]
+  assert len(lines) == said
+  assert not said or 'waited for batches 14% of the time' in lines[0]
+
+
 def test_the_last_update_has_a_row_though_none_is_due(clock):
   rows = Log()
   found = make_meter(rows, training.Bar(), 3)
