@@ -76,12 +76,6 @@ def _prepare_pretraining(config, workdir: str):
   training_data.prepare_data(config, workdir)
 
 
-def _make_pretraining(config, directory: str) -> task.Task:
-  made = pretrain.make_task(config, directory)
-  start = init_from.find_start(config, directory)
-  return dataclasses.replace(made, start=start)
-
-
 def define(this: supervised.Supervised) -> Definition:
   """Returns a task of fine-tuning."""
   return Definition(
@@ -108,7 +102,7 @@ TASKS = {
     prepare=_prepare_pretraining,
     open=training_data.check_data,
     complete=lambda config, data, workdir: config,
-    make_task=_make_pretraining,
+    make_task=pretrain.make_task,
     finish=finish.finish,
     make_objective=pretrain.make_objective,
   ),

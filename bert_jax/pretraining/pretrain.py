@@ -16,7 +16,7 @@ from bert_jax.corpus import text_files
 from bert_jax.data import manifest_file
 from bert_jax.model import heads, losses, parameters
 from bert_jax.ops import tied_decoder
-from bert_jax.pretraining import batches, plateau, sampled_words
+from bert_jax.pretraining import batches, init_from, plateau, sampled_words
 from bert_jax.train import task, tuning
 
 
@@ -131,6 +131,7 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
     explain=explain,
     compared=compared,
     compare=plateau.compare,
+    start=init_from.find_start(config, directory),
     evaluate_first=not new,
     reached=functools.partial(plateau.has_left, entropy, new),
     warn=functools.partial(plateau.warn, config),

@@ -15,7 +15,7 @@ from ml_collections import config_dict
 from bert_jax import errors
 from bert_jax.data import dataset, manifest_file
 from bert_jax.inference import trained_run
-from bert_jax.pretraining import batches, init_from, pretrain, training_data
+from bert_jax.pretraining import batches, pretrain, training_data
 from bert_jax.runtime import storage
 from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.train import tuning
@@ -73,7 +73,7 @@ def rebuild(workdir: str, number: int) -> Replay:
   task = pretrain.make_task(config, directory)
   objective = task.objective(config)
   params, step, origin, facts = _read_params(
-    config, objective, directory, workdir, number - 1
+    objective, task.start, config.seed, workdir, number - 1
   )
   trained_run.check_params(
     params, pretrain.make_module(config), paths.config(workdir)
@@ -139,7 +139,7 @@ def _find_data(config, workdir) -> str:
   return dataset.fetch(directory, config.phases.seq_length)
 
 
-def _read_params(config, objective, directory, workdir, latest):
+def _read_params(objective, start, seed, workdir, latest):
   """Returns parameters of at most `latest` updates, their number, and origin.
 
   Their checkpoint's facts come last.
@@ -154,8 +154,8 @@ def _read_params(config, objective, directory, workdir, latest):
     origin += f'fingerprint={facts["fingerprint"]}'
     return params, facts['step'], origin, facts
   # The state before the first update is a function of the config.
-  params = jax.jit(objective.init)(jax.random.key(config.seed))
-  if start := init_from.find_start(config, directory):
+  params = jax.jit(objective.init)(jax.random.key(seed))
+  if start:
     params, _ = start(jax.device_get(params))
   oldest = f'; the oldest checkpoint is of step {min(steps):,}' if steps else ''
   return params, 0, f'those before the first update{oldest}', {}

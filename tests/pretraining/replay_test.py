@@ -13,7 +13,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.config import to_json, unflatten
 from bert_jax.data import prepare
-from bert_jax.pretraining import init_from, pretrain, replay, replay_rows
+from bert_jax.pretraining import pretrain, replay, replay_rows
 from tests import models
 from tests.data import preparation
 from tests.pretraining import pretrain_test
@@ -36,7 +36,7 @@ SAVED = (2, 4)  # of 30 steps of length 32, then 10 of length 64
 
 def make_params(c, seed):
   params = jax.device_get(_jit_init(to_json(c))(jax.random.key(seed)))
-  start = init_from.find_start(c, c.data.dir)
+  start = pretrain.make_task(c, c.data.dir).start
   return start(params)[0] if start else params
 
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.pretraining import init_from, pretrain, word_vectors
+from bert_jax.pretraining import pretrain, word_vectors
 from tests.pretraining.pretrain_test import make_config
 
 # Animals and colours stand in the same places, each in its own order.
@@ -79,18 +79,18 @@ def test_a_run_starts_with_the_vectors_of_its_text(directory):
   c = make_config(objective__word_vectors=True)
   made = pretrain.make_task(c, directory)
   new = jax.device_get(jax.jit(made.objective(c).init)(jax.random.key(0)))
-  params, facts = init_from.find_start(c, directory)(new)
+  params, facts = made.start(new)
   assert facts == {}
   old, words = (x['embeddings']['word']['embedding'] for x in (new, params))
   changed = (old != words).any(1)
   assert 0 < changed.sum() < 60  # the words of the text
   # Four times as long as random ones.
   assert words[changed].std() == pytest.approx(4 * 0.02, rel=0.3)
-  again, _ = init_from.find_start(c, directory)(new)
+  again, _ = made.start(new)
   for x, y in zip(*map(jax.tree.leaves, (params, again)), strict=True):
     np.testing.assert_array_equal(x, y)
   c.objective.word_vectors = False
-  assert init_from.find_start(c, directory) is None
+  assert pretrain.make_task(c, directory).start is None
 
 
 @pytest.mark.parametrize(
