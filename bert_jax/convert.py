@@ -149,15 +149,20 @@ def describe(
 
 def _compare(form, path, ours, config) -> list[str]:
   """Compares a written model with the outputs of its source, by each reader."""
+  outputs = {}
   if form == 'stablehlo':
-    readers = {'jax.export': lambda: _run_stablehlo(path, config)}
+    mlm, nsp = stablehlo.read(path)(verify.make_batch(config))
+    found = {'mlm': mlm} if nsp is None else {'mlm': mlm, 'nsp': nsp}
+    outputs['jax.export'] = found
   else:
-    readers = {'bert_jax': lambda: _run_model(path)}
+    written = source.read(path)
+    outputs['bert_jax'] = verify.compute_outputs(
+      written.params, written.config, written.head
+    )
   if form == 'hf':
-    readers['transformers'] = lambda: verify.compute_theirs(path, config)
+    outputs['transformers'] = verify.compute_theirs(path, config)
   lines = []
-  for name, compute in readers.items():
-    other = compute()
+  for name, other in outputs.items():
     if other is None:
       lines.append(f'not verified with {name}: it is not installed')
       continue
@@ -165,18 +170,6 @@ def _compare(form, path, ours, config) -> list[str]:
     text = ', '.join(f'{output} {most:.1e}' for output, most in found.items())
     lines.append(f'read by {name}, largest differences: {text}')
   return lines
-
-
-def _run_model(path):
-  """Returns the outputs of a written model, read as any source is."""
-  found = source.read(path)
-  return verify.compute_outputs(found.params, found.config, found.head)
-
-
-def _run_stablehlo(path, config):
-  """Returns the outputs of a StableHLO file for the batch of `verify`."""
-  mlm, nsp = stablehlo.read(path)(verify.make_batch(config))
-  return {'mlm': mlm} if nsp is None else {'mlm': mlm, 'nsp': nsp}
 
 
 def main():
