@@ -27,8 +27,8 @@ _NORM_EPSILON = 1e-12  # in the code, not in the config
 _SLOT = re.compile(r'(.*/(adam_m|adam_v)|global_step)')
 
 
-def find(path: str) -> str | None:
-  """Returns the prefix of the checkpoint that a path names, or None.
+def find(path: str) -> str:
+  """Returns the prefix of the checkpoint that a path names.
 
   The path is a folder with one checkpoint, PREFIX or PREFIX.index.
   """
@@ -36,13 +36,13 @@ def find(path: str) -> str | None:
   if os.path.isfile(f'{prefix}.index'):
     return prefix
   found = sorted(glob.glob(os.path.join(glob.escape(path), '*.index')))
-  if len(found) > 1:
+  if len(found) != 1:
     names = [os.path.basename(name) for name in found]
     raise errors.UserError(
       f'{path} holds {len(found)} checkpoints: {errors.listing(names)}; name '
-      'one of them, with its folder.'
+      f'the path of one, such as FOLDER/{_PREFIX}.'
     )
-  return found[0].removesuffix('.index') if found else None
+  return found[0].removesuffix('.index')
 
 
 def read(path: str) -> rename.LoadedModel:
@@ -53,11 +53,6 @@ def read(path: str) -> rename.LoadedModel:
   lower-cased is read or else inferred, see `vocabulary.read`.
   """
   prefix = find(path)
-  if prefix is None:
-    raise errors.UserError(
-      f'{path} holds no checkpoint; name a folder with {_PREFIX}.index or the '
-      'path of a checkpoint without .index.'
-    )
   directory = os.path.dirname(prefix)
   config_path = os.path.join(directory, _CONFIG)
   config = config_file.to_config(

@@ -53,7 +53,8 @@ def test_a_prefix_is_as_good_as_its_folder(folder):
   prefix = os.path.join(folder, 'bert_model.ckpt')
   for path in (folder, prefix, f'{prefix}.index', f'{folder}/'):
     assert google.find(path) == prefix
-  assert google.find(os.path.join(folder, 'nothing')) is None
+  with pytest.raises(errors.UserError, match='nothing holds 0 checkpoints: no'):
+    google.find(os.path.join(folder, 'nothing'))
   shutil.copy(f'{prefix}.index', os.path.join(folder, 'model.ckpt-10.index'))
   with pytest.raises(errors.UserError, match='2 checkpoints: bert_model.ckpt'):
     google.read(folder)
