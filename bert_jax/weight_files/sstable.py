@@ -115,27 +115,19 @@ def _add_entries(block, found):
 
 
 def write(path: str, entries: Iterable[tuple[bytes, bytes]]):
-  """Writes entries, without compression; ValueError if keys do not ascend."""
+  """Writes entries, whose keys ascend, without compression."""
   with open(path, 'wb') as f:
-    index, block, size, last = [], [], 0, None
-
-    def flush():
-      index.append((block[-1][0], _write_block(f, block, _RESTART)))
-      block.clear()
-
+    index, block, size = [], [], 0
     for key, value in entries:
-      if last is not None and key <= last:
-        raise ValueError(f'{key!r} does not come after {last!r}.')
       block.append((key, value))
-      size, last = size + len(key) + len(value), key
+      size += len(key) + len(value)
       if size >= _BLOCK:
-        flush()
-        size = 0
+        index.append((key, _write_block(f, block, _RESTART)))
+        block, size = [], 0
     if block:
-      flush()
       # Like TensorFlow, end the index with the shortest greater key.
-      key, handle = index[-1]
-      index[-1] = (bytes([key[0] + 1]) if key else key), handle
+      end = bytes([key[0] + 1]) if key else key
+      index.append((end, _write_block(f, block, _RESTART)))
     meta = _write_block(f, [], 1)
     footer = meta + _write_block(f, index, 1)
     f.write(footer.ljust(_FOOTER - len(_MAGIC), b'\0') + _MAGIC)
