@@ -140,8 +140,8 @@ def test_what_is_skipped_and_missing_is_printed(tmp_path, capsys):
   params = rename.keep_parts(models.make_params(), ('pooler', 'nsp'))
   google.write(path, params, models.CONFIG, models.TOKENIZER)
   prefix = os.path.join(path, 'bert_model.ckpt')
-  bundle = tf_checkpoint.read_index(prefix)
-  tensors = {name: tf_checkpoint.read(bundle, name) for name in bundle.entries}
+  entries = tf_checkpoint.read_index(prefix)
+  tensors = {name: tf_checkpoint.read(x) for name, x in entries.items()}
   slots = {f'{name}/adam_m': x for name, x in tensors.items()}
   more = {'output_bias': np.zeros(2, np.float32), 'global_step': np.int64(1)}
   tf_checkpoint.write(prefix, tensors | slots | more)

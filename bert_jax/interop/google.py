@@ -61,11 +61,11 @@ def read(path: str) -> rename.LoadedModel:
     _HIDDEN_ACT,
     norm_epsilon=_NORM_EPSILON,
   )
-  bundle = tf_checkpoint.read_index(prefix)
+  entries = tf_checkpoint.read_index(prefix)
   with errors.within(prefix):
     params, report = rename.to_ours(
-      bundle.entries,
-      lambda name: tf_checkpoint.read(bundle, name),
+      entries,
+      lambda name: tf_checkpoint.read(entries[name]),
       config,
       'google',
     )

@@ -34,25 +34,22 @@ _MAX_RANK = 8
 class Entry(NamedTuple):
   """Where a tensor is stored."""
 
+  name: str
   dtype: int  # value of TensorFlow's DataType
   shape: tuple[int, ...]
-  shard: int  # number of the data file
+  path: str  # of the data file
   offset: int  # bytes, in the data file
   size: int  # bytes
   crc: int  # masked CRC-32C of the bytes
   partitioned: bool  # whether it is stored in slices, in other entries
 
 
-class Bundle(NamedTuple):
-  """The content of an index: its path without .index, and entries by name."""
+def read_index(prefix: str) -> dict[str, Entry]:
+  """Reads the index of a checkpoint; its data files may be missing.
 
-  prefix: str
-  shards: int  # number of data files
-  entries: dict[str, Entry]
-
-
-def read_index(prefix: str) -> Bundle:
-  """Reads the index of a checkpoint; its data files may be missing."""
+  Returns:
+    {name of a tensor: its entry}.
+  """
   path = f'{prefix}.index'
   table = dict(sstable.read(path))
   with errors.explaining(
@@ -73,19 +70,19 @@ def read_index(prefix: str) -> Bundle:
       name = key.decode()
       if not name.isprintable():
         raise ValueError(f'it holds the name {name[:50]!r}')
-      entries[name] = _read_entry(name, value, shards)
+      entries[name] = _read_entry(name, value, prefix, shards)
     places = sorted(
-      (e.shard, e.offset, e.offset + e.size)
+      (e.path, e.offset, e.offset + e.size)
       for e in entries.values()
       if e.size and not e.partitioned
     )
-    for (shard, _, end), after in itertools.pairwise(places):
-      if after < (shard, end):
+    for (file, _, end), after in itertools.pairwise(places):
+      if after < (file, end):
         raise ValueError(f'two tensors share byte {after[1]}')
-  return Bundle(prefix, shards, entries)
+  return entries
 
 
-def _read_entry(name, message, shards) -> Entry:
+def _read_entry(name, message, prefix, shards) -> Entry:
   """Returns the Entry of a BundleEntryProto, after checking its values."""
   found = dict(protobuf.read_fields(message))
   shape = tuple(
@@ -96,7 +93,8 @@ def _read_entry(name, message, shards) -> Entry:
   dtype, shard, offset, size, crc = (
     _get(found, k, int) for k in (1, 3, 4, 5, 6)
   )
-  entry = Entry(dtype, shape, shard, offset, size, crc, 7 in found)
+  path = _data_path(prefix, shard, shards)
+  entry = Entry(name, dtype, shape, path, offset, size, crc, 7 in found)
   if len(shape) > _MAX_RANK or shard >= shards:
     raise ValueError(
       f'{name!r} has {len(shape)} axes and lies in data file {shard} of {shards}'
@@ -119,28 +117,28 @@ def _get(found, field, kind):
   return value
 
 
-def read(bundle: Bundle, name: str) -> np.ndarray:
+def read(entry: Entry) -> np.ndarray:
   """Reads a tensor and verifies its checksum."""
-  entry = bundle.entries[name]
+  name, path = entry.name, entry.path
   if entry.partitioned or entry.dtype not in _DTYPES or not entry.size:
     raise errors.UserError(
-      f"{bundle.prefix}: {name} is stored in slices, empty or of TensorFlow's "
-      f'type {entry.dtype}; only whole tensors of numbers can be read. Save it '
-      'again with tf.train.Saver.'
+      f"{path}: {name} is stored in slices, empty or of TensorFlow's type "
+      f'{entry.dtype}; only whole tensors of numbers can be read. Save it again '
+      'with tf.train.Saver.'
     )
-  path = _data_path(bundle.prefix, entry.shard, bundle.shards)
   end = entry.offset + entry.size
   advice = 'a checkpoint needs it beside its .index.'
-  with errors.explaining(f'cannot read {path}', advice):
-    with storage.open_binary(path) as f:
-      held = os.fstat(f.fileno()).st_size
-      if end > held:
-        raise errors.UserError(
-          f'{path} has {held:,} bytes, but {name} ends at {end:,}; copy it '
-          'again.'
-        )
-      f.seek(entry.offset)
-      data = f.read(entry.size)
+  with (
+    errors.explaining(f'cannot read {path}', advice),
+    storage.open_binary(path) as f,
+  ):
+    held = os.fstat(f.fileno()).st_size
+    if end > held:
+      raise errors.UserError(
+        f'{path} has {held:,} bytes, but {name} ends at {end:,}; copy it again.'
+      )
+    f.seek(entry.offset)
+    data = f.read(entry.size)
   if sstable.compute_checksum(data) != entry.crc:
     raise errors.UserError(
       f'{path}: the checksum of {name} is wrong; copy it again.'

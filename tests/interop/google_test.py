@@ -64,8 +64,8 @@ def test_a_prefix_is_as_good_as_its_folder(folder):
 def rewrite(folder, change):
   """Writes the variables again as `change` returns them."""
   prefix = os.path.join(folder, 'bert_model.ckpt')
-  bundle = tf_checkpoint.read_index(prefix)
-  tensors = {name: tf_checkpoint.read(bundle, name) for name in bundle.entries}
+  entries = tf_checkpoint.read_index(prefix)
+  tensors = {name: tf_checkpoint.read(x) for name, x in entries.items()}
   tf_checkpoint.write(prefix, change(tensors))
 
 

@@ -33,9 +33,9 @@ def data_path(prefix):
 
 
 def test_what_was_written_is_read_bit_for_bit(prefix):
-  bundle = tf_checkpoint.read_index(prefix)
+  entries = tf_checkpoint.read_index(prefix)
   # In the order of their bytes: capitals first.
-  assert list(bundle.entries) == [
+  assert list(entries) == [
     'bert/B',
     'bert/b',
     'brain',
@@ -44,7 +44,7 @@ def test_what_was_written_is_read_bit_for_bit(prefix):
     'int',
   ]
   for name, value in TENSORS.items():
-    read = tf_checkpoint.read(bundle, name)
+    read = tf_checkpoint.read(entries[name])
     assert read.dtype == value.dtype and read.shape == value.shape
     assert read.tobytes() == value.tobytes()
 
@@ -69,10 +69,10 @@ def test_several_data_files_are_read(prefix):
   ]
   sstable.write(f'{prefix}.index', table)
   os.rename(data_path(prefix), f'{prefix}.data-00001-of-00002')
-  bundle = tf_checkpoint.read_index(prefix)
-  assert tf_checkpoint.read(bundle, 'int').tolist() == [-1, 5]
+  entries = tf_checkpoint.read_index(prefix)
+  assert tf_checkpoint.read(entries['int']).tolist() == [-1, 5]
   with pytest.raises(errors.UserError, match='data-00000-of-00002: No such'):
-    tf_checkpoint.read(bundle, 'half')
+    tf_checkpoint.read(entries['half'])
 
 
 @pytest.fixture(params=['google_L-8_H-512_A-8', 'chinese_wwm_L-12_H-768_A-12'])
@@ -104,8 +104,7 @@ RELEASED = {
 def test_released_indexes_list_every_tensor_and_are_written_bit_for_bit(
   real, tmp_path
 ):
-  bundle = tf_checkpoint.read_index(real)
-  entries = bundle.entries
+  entries = tf_checkpoint.read_index(real)
   large = 'chinese' in real
   assert len(entries) == (207 if large else 142)
   # Together they fill the data file without a gap.
@@ -122,7 +121,7 @@ def test_released_indexes_list_every_tensor_and_are_written_bit_for_bit(
   with open(path, 'rb') as ours, open(f'{real}.index', 'rb') as theirs:
     assert ours.read() == theirs.read()
   with pytest.raises(errors.UserError, match='data-00000-of-00001: No such'):
-    tf_checkpoint.read(bundle, 'cls/predictions/output_bias')
+    tf_checkpoint.read(entries['cls/predictions/output_bias'])
 
 
 def replaced(**fields):
@@ -163,11 +162,7 @@ EMPTY = protobuf.encode_bytes(2, b'')
     (b'bert/b', replaced(offset=number(4, 7)), 'two tensors share byte 7'),
     (b'bert/b', replaced(offset=number(4, 1 << 63)), 'field 4 is 92233'),
     (b'bert/b', replaced(size=number(5, 1 << 62)), 'takes 24 bytes, it has 46'),
-    (b'bert/b', replaced(more=b'\x40'), 'cut short or too long'),
-    (b'bert/b', replaced(more=b'\x40' + b'\xff' * 12), 'cut short or too long'),
-    (b'bert/b', replaced(more=b'\x43'), 'unknown kind 3'),
     (b'bert/b', replaced(more=b'\x42\x7fx'), 'field 8 is cut short'),
-    (b'bert/b', replaced(more=b'\x45xx'), 'field 8 is cut short'),
     (b'bert/\xff', replaced(), "can't decode byte 0xff"),
     (b'bert/\n', replaced(), r"the name 'bert/\\n'"),
     (b'', b'', 'data file 0 of 0'),
@@ -207,25 +202,25 @@ def test_a_tensor_that_cannot_be_read_is_one_clear_error(
   # A slice of a variable that is stored in parts has such a key.
   entries[b'\0\1bert/b'] = replaced()
   sstable.write(f'{prefix}.index', sorted(entries.items()))
-  bundle = tf_checkpoint.read_index(prefix)
-  assert list(bundle.entries) == sorted(TENSORS)
-  assert tf_checkpoint.read(bundle, 'int').tolist() == [-1, 5]
+  found = tf_checkpoint.read_index(prefix)
+  assert list(found) == sorted(TENSORS)
+  assert tf_checkpoint.read(found['int']).tolist() == [-1, 5]
   with pytest.raises(errors.UserError, match=message) as error:
-    tf_checkpoint.read(bundle, 'bert/b')
+    tf_checkpoint.read(found['bert/b'])
   assert '\n' not in str(error.value)
 
 
 def test_a_flipped_bit_of_each_tensor_is_noticed(prefix):
-  bundle = tf_checkpoint.read_index(prefix)
+  entries = tf_checkpoint.read_index(prefix)
   data = pathlib.Path(data_path(prefix)).read_bytes()
-  for name, entry in bundle.entries.items():
+  for name, entry in entries.items():
     broken = bytearray(data)
     broken[entry.offset + entry.size - 1] ^= 0x80
     pathlib.Path(data_path(prefix)).write_bytes(broken)
     with pytest.raises(errors.UserError, match=f'checksum of {name} is wrong'):
-      tf_checkpoint.read(bundle, name)
+      tf_checkpoint.read(entry)
     pathlib.Path(data_path(prefix)).write_bytes(
       data[: entry.offset + entry.size - 1]
     )
     with pytest.raises(errors.UserError, match=f'but {name} ends at'):
-      tf_checkpoint.read(bundle, name)
+      tf_checkpoint.read(entry)
