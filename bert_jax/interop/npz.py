@@ -7,12 +7,10 @@ and vocab.
 """
 
 import dataclasses
-import functools
 import json
 import math
 
 import flax.traverse_util
-import jax
 import numpy as np
 
 from bert_jax import errors, param_names
@@ -115,8 +113,7 @@ def _make_params(arrays, config):
   # Checked before the shapes are computed, which takes time for each layer.
   if len(layers - {'final_norm'}) != config.num_layers:
     raise ValueError(f'it does not have {config.num_layers} layers')
-  init = functools.partial(parameters.init, heads.PretrainingModel(config))
-  shapes = param_names.flatten(jax.eval_shape(init, jax.random.key(0)))
+  shapes = parameters.list_shapes(heads.PretrainingModel(config))
   parts = {name: name.split('/')[0] for name in [*shapes, *arrays]}
   held = {parts[name] for name in arrays}
   needed = {
@@ -128,9 +125,9 @@ def _make_params(arrays, config):
   if torn:
     raise ValueError(f'it lacks {errors.listing(sorted(torn))}')
   for name in needed:
-    if arrays[name].shape != shapes[name].shape:
+    if arrays[name].shape != shapes[name]:
       raise ValueError(
-        f'{name} has shape {arrays[name].shape}, not {shapes[name].shape}'
+        f'{name} has shape {arrays[name].shape}, not {shapes[name]}'
       )
   return (
     flax.traverse_util.unflatten_dict({n: arrays[n] for n in needed}, sep='/'),

@@ -1,6 +1,7 @@
-"""Initialises the pre-training model's parameters, and drops padding rows."""
+"""Parameters of the pre-training model: initial values, shapes, padding."""
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -78,3 +79,9 @@ def init(
     bias = params['mlm']['bias'].at[: len(decoder_bias)].set(decoder_bias)
     params['mlm']['bias'] = bias
   return params
+
+
+def list_shapes(module: heads.PretrainingModel) -> dict[str, tuple[int, ...]]:
+  """Returns the shapes of a model's parameters by name."""
+  params = jax.eval_shape(functools.partial(init, module), jax.random.key(0))
+  return {name: x.shape for name, x in param_names.flatten(params).items()}
