@@ -33,11 +33,12 @@ def write(path, header, data=bytes(8), length=None):
 
 def test_what_the_library_writes(path):
   tensors = {
-    'b': np.arange(6, dtype=np.float32).reshape(2, 3),
-    'a': np.arange(5, dtype=np.int64),
+    kind: np.arange(6).reshape(2, 3).astype(kind)
+    for kind in 'f8 f4 f2 i8 i4 i2 i1 u1 bool'.split()
+  }
+  tensors |= {
     'scalar': np.array(1.5, np.float16),
     'empty': np.zeros((0, 3), np.float32),
-    'c': np.array([True, False]),
   }
   safetensors.numpy.save_file(tensors, path, metadata={'format': 'pt'})
   found = safetensors_file.read(path)
@@ -47,34 +48,16 @@ def test_what_the_library_writes(path):
     np.testing.assert_array_equal(found[name], value)
 
 
-@pytest.mark.parametrize(
-  ('dtype', 'raw', 'want', 'is_now'),
-  [
-    ('F64', '000000000000f03f 00000000000000c0', [1, -2], 'float64'),
-    ('F32', '0000803f 000000c0', [1, -2], 'float32'),
-    ('F16', '003c 00c0', [1, -2], 'float16'),
-    ('BF16', '803f 00c0', [1, -2], 'float32'),
-    ('I64', '0100000000000000 feffffffffffffff', [1, -2], 'int64'),
-    ('I32', '01000000 feffffff', [1, -2], 'int32'),
-    ('I16', '0100 feff', [1, -2], 'int16'),
-    ('I8', '01 fe', [1, -2], 'int8'),
-    ('U8', '01 fe', [1, 254], 'uint8'),
-    ('BOOL', '01 00', [True, False], 'bool'),
-  ],
-)
-def test_types(path, dtype, raw, want, is_now):
-  data = bytes.fromhex(raw)
-  write(path, {'a': entry(dtype, offsets=(0, len(data)))}, data)
-  found = safetensors_file.read(path)['a']
-  assert (found.tolist(), found.dtype) == (want, is_now)
-
-
 def test_tensors_are_found_in_any_order_of_the_header(path):
   header = {'b': entry(offsets=(8, 16)), 'a': entry('BF16', (4,))}
   data = struct.pack('<4H2f', 0x3F80, 0, 0, 0xC000, 5, 6)
   write(path, header, data)
-  found = {name: x.tolist() for name, x in safetensors_file.read(path).items()}
-  assert found == {'a': [1, 0, 0, -2], 'b': [5, 6]}
+  found = safetensors_file.read(path)
+  assert {x.dtype for x in found.values()} == {np.dtype(np.float32)}
+  assert {name: x.tolist() for name, x in found.items()} == {
+    'a': [1, 0, 0, -2],
+    'b': [5, 6],
+  }
 
 
 A, B = entry(), entry(offsets=(8, 16))
@@ -99,7 +82,6 @@ A, B = entry(), entry(offsets=(8, 16))
     ({'a': 5}, bytes(8), 'cannot read'),
     ({'__metadata__': {'a': 1}}, b'', 'cannot read'),
     ([], b'', 'cannot read'),
-    (b'', b'', 'header takes 0 bytes'),
     (b'\xff' * 8, b'', 'cannot read'),
     (b'[' * 100_000, b'', 'cannot read'),
     (b'{"a":' + b'9' * 100_000, b'', 'cannot read'),
