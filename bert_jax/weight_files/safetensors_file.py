@@ -10,6 +10,7 @@ import os
 import reprlib
 import struct
 
+import ml_dtypes
 import numpy as np
 import safetensors
 
@@ -56,5 +57,6 @@ def _read_tensor(f, name):
       f'its tensor {reprlib.repr(name)} is {kind} with {axes} axes; up to '
       f'{_MAX_AXES} axes of {", ".join(_DTYPES)} are read.'
     )
-  tensor = f.get_tensor(name)
-  return tensor.astype(np.float32) if kind == 'BF16' else tensor
+  tensor = f.get_tensor(name)  # fails for bfloat16 unless ml_dtypes is imported
+  half = tensor.dtype == ml_dtypes.bfloat16
+  return tensor.astype(np.float32) if half else tensor
