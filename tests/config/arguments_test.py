@@ -25,6 +25,8 @@ def test_smoke_does_not_undo_other_arguments():
   [
     ('batchsize=3', 'did you mean batch_size'),
     ('smok', 'neither smoke nor field=value'),
+    ('profile=bert', 'profile=bert is not one of paper, google, hf'),
+    ('size=2x96', "'2x96' is not one of tiny, mini.*such as 3x768x12"),
     ('seed=x', "invalid literal for int.*'x'"),
     ('nsp=no', 'is not true or false'),
     ('every=3', 'ambiguous; did you mean checkpoint.every or eval.every'),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import training_parity
 
-from bert_jax import config, config_check, errors
+from bert_jax import config, config_check
 from bert_jax.config import recipes
 from bert_jax.model import bert_config, encoder, heads
 from bert_jax.model.attention import Tokens
@@ -88,11 +88,6 @@ def test_a_profile_holds_for_a_size_wherever_it_stands():
     assert c.model.attention_init == 'random'
     assert not c.objective.unigram_bias
     assert not c.objective.word_vectors
-
-
-def test_an_unknown_profile_is_an_error():
-  with pytest.raises(errors.UserError, match='bert is not one of paper, goog'):
-    with_profile('bert')
 
 
 def test_gelu_of_hf_is_exact_and_googles_the_approximation():

@@ -6,7 +6,7 @@ import runpy
 
 import pytest
 
-from bert_jax import config, config_check, errors, tasks
+from bert_jax import config, config_check, tasks
 from bert_jax.train import task
 
 CONFIGS = sorted(
@@ -97,6 +97,3 @@ def test_a_size_is_a_name_or_numbers():
   sizes = 'num_layers', 'hidden_size', 'num_heads', 'mlp_size'
   assert [c.model[name] for name in sizes] == [2, 96, 3, 384]
   assert c.objective.word_vectors
-  message = "'2x96' is not one of tiny, mini.*such as 3x768x12"
-  with pytest.raises(errors.UserError, match=message):
-    config.pretraining('2x96')

@@ -211,8 +211,7 @@ def test_why_there_is_no_export_is_said():
 @pytest.mark.parametrize(
   ('path', 'changes', 'message'),
   [
-    ('x', {'norm': 'pre'}, 'no model with norm=pre'),
-    ('x', {'causal': True, 'reverse': True}, 'from right to left; use'),
+    ('x', {'norm': 'pre'}, 'no model with norm=pre; use'),
     ('x', {'vocab_size': 9}, '11 entries.*only 9'),
     ('s3://bucket/model', {}, 'not an address to write to'),
     ('file', {}, 'is a file'),

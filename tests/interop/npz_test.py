@@ -207,12 +207,6 @@ def test_damage_to_the_file_is_one_clear_error(path):
 
 
 def test_what_could_stand_for_more_bytes_is_refused(path):
-  with zipfile.ZipFile(path, 'a') as archive:
-    archive.filelist += archive.filelist * 2
-    archive.comment = b'written again'
-  with pytest.raises(errors.UserError, match='a name twice'):
-    npz.read(path)
-  os.remove(path)
   arrays = {'about': np.zeros(1 << 20, np.uint8)}
   np.savez_compressed(path, **arrays)
   with pytest.raises(errors.UserError, match='is compressed or encrypted'):

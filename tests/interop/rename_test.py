@@ -93,6 +93,10 @@ def grow(tensors):
   tensors['cls.predictions.bias'] = np.ones(12, np.float32)
 
 
+def quantize(tensors):
+  tensors['cls.predictions.bias'] = np.arange(11)
+
+
 def repeat(tensors):
   tensors['bert.embeddings.LayerNorm.gamma'] = np.ones(8, np.float32)
 
@@ -115,6 +119,7 @@ def repeat_before(tensors):
     (drop_pooler, 'missing: bert.pooler.dense.bias'),  # which NSP needs
     (untie, 'tied'),
     (grow, r'\(12,\).*\(11,\)'),
+    (quantize, 'cls.predictions.bias holds int64, not floating-point'),
     (repeat, 'LayerNorm.weight is there twice'),
     (repeat_before, 'LayerNorm.weight is there twice'),
   ],

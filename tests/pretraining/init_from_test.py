@@ -151,17 +151,11 @@ def apply(c, made) -> Task:
   return dataclasses.replace(made, start=start)
 
 
-@pytest.mark.parametrize(
-  'write',
-  [google.write, pytest.param(hugging_face.export, marks=pytest.mark.slow)],
-)
-def test_models_of_others_are_sources_too(source, tmp_path, write):
+def test_models_of_others_are_sources_too(source, tmp_path):
   c = make_config(source, tmp_path / 'data')
   trained, _ = checkpoint_reader.read(os.path.join(source, 'checkpoints'))
-  tokenizer = Tokenizer(tuple(WORDS))
   c.init_from = str(tmp_path / 'theirs')
-  bert = model_config(c)
-  write(c.init_from, trained, bert, tokenizer)
+  google.write(c.init_from, trained, model_config(c), Tokenizer(tuple(WORDS)))
   models.assert_same(words_alone(start(c)[0]), trained)
 
 
