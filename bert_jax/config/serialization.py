@@ -10,13 +10,7 @@ from bert_jax.config.fields import FIELDS, declare_fields
 
 def flatten(c: config_dict.ConfigDict) -> dict:
   """Returns {'data.vocab_size': 30522, ...}, sorted by name."""
-  fields = {}
-  for key, value in c.items():
-    if isinstance(value, config_dict.ConfigDict):
-      fields.update({f'{key}.{k}': v for k, v in flatten(value).items()})
-    else:
-      fields[key] = value
-  return dict(sorted(fields.items()))
+  return {name: c[name] for name in sorted(FIELDS)}
 
 
 def unflatten(fields: dict) -> config_dict.ConfigDict:
