@@ -25,7 +25,6 @@ def fill(
   Args:
     config: of the model. A causal model sees only the words before a mask, or
       only those after it. Its dtype is ignored: all is computed in float32.
-    sentence: text with one `[MASK]` or more.
 
   Returns:
     For each mask in order, a list of `top` (word piece, probability), the

@@ -51,17 +51,13 @@ def extract(
 ) -> Iterator[Features]:
   """Computes features in batches, in float32 and without dropout.
 
+  All texts are checked before the first is computed.
+
   Args:
-    params: as `heads.PretrainingModel` makes them.
     texts: sentences, or pairs of them.
     layers: one of `LAYERS`, as in table 7 of the paper. `embeddings` is the
       normalised sum that enters the first layer. With norm='pre', the last
       layer's hidden states are taken after the final LayerNorm.
-
-  Raises:
-    errors.UserError: if `layers` is unknown or needs more layers than the model
-      has, or if a text is longer than the model's positions. All texts are
-      checked before the first is computed.
   """
   if layers not in LAYERS:
     raise errors.UserError(

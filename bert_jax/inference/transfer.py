@@ -91,8 +91,7 @@ def fill_model(c: config_dict.ConfigDict, model: source.Source):
 def check_length(c: config_dict.ConfigDict, remedy: str = ''):
   """Raises errors.UserError for rows longer than the model's positions.
 
-  Args:
-    remedy: what helps besides shorter rows.
+  `remedy` is what helps besides shorter rows.
   """
   if max(c.phases.seq_length) > c.model.max_positions:
     raise errors.UserError(

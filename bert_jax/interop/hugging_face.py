@@ -68,8 +68,9 @@ def export(
 ):
   """Writes a folder that transformers' Auto classes load, atomically.
 
+  An earlier export is replaced.
+
   Args:
-    directory: local folder; an earlier export in it is replaced.
     card: text of README.md, see `model_card.make_card`; None writes none.
     head: of a fine-tuned model, such as a BertForSequenceClassification.
   """

@@ -32,11 +32,7 @@ def finish(
   predictions: dict,
   step: int,
 ):
-  """Exports the model and prints what it does and what to do next.
-
-  Args:
-    params: trained parameters, with padding rows of the vocabulary.
-  """
+  """Exports the model and prints what it does and what to do next."""
   del predictions
   bert = model_config(config)
   params = parameters.drop_padding_rows(params, bert.vocab_size)
