@@ -77,7 +77,7 @@ def edit_json(path, **values):
 
 def write_data(folder, words=VOCAB, **recipe) -> str:
   """Writes what says how prepared data was tokenized; returns vocab.txt."""
-  folder.mkdir(exist_ok=True)
+  folder.mkdir(parents=True, exist_ok=True)
   manifest = {'recipe': {'lowercase': True, 'strip_accents': True, **recipe}}
   manifest_file.write(str(folder), manifest)
   path = folder / 'vocab.txt'

@@ -1,6 +1,5 @@
 """Which kind of model a path names; convert_test reads each."""
 
-import json
 import os
 
 import pytest
@@ -26,10 +25,7 @@ def test_a_folder_with_both_kinds_of_files_is_hugging_faces(tmp_path):
 
 def test_weights_beside_a_config_are_hugging_faces_whatever_it_says(tmp_path):
   path = models.export_to(tmp_path / 'old')
-  config = tmp_path / 'old' / 'config.json'
-  found = json.loads(config.read_text())
-  del found['model_type']
-  config.write_text(json.dumps(found))
+  models.edit_json(tmp_path / 'old' / 'config.json', model_type=...)
   assert source.detect_kind(path) == 'hf'
   os.remove(os.path.join(path, 'model.safetensors'))
   assert source.detect_kind(path) == 'run'

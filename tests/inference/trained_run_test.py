@@ -1,6 +1,5 @@
 """What bert_jax.inference.trained_run reads of a run, and the convert command on it."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -27,18 +26,12 @@ def make_config():
 
 def make_run(workdir):
   """Makes a run as it looks after steps 1 and 2, without training."""
-  vocab = workdir / 'data' / 'vocab.txt'
-  vocab.parent.mkdir(parents=True)
-  vocab.write_text('\n'.join(models.VOCAB) + '\n', encoding='utf-8')
+  vocab = models.write_data(workdir / 'data')
   recipe = {'lowercase': True, 'strip_accents': True}
   facts = {'data': {'recipe': recipe}}
-  facts['vocab_sha256'] = text_files.compute_sha256(str(vocab))
+  facts['vocab_sha256'] = text_files.compute_sha256(vocab)
   both = {step: params(step) for step in (1, 2)}
   return checkpoints.write_run(workdir, make_config(), facts, both)
-
-
-def read(*args):
-  return trained_run.read(*args)
 
 
 @pytest.fixture(scope='module')
@@ -58,7 +51,7 @@ def params(step):
 
 def test_the_newest_checkpoint_or_that_of_a_step_is_read(made):
   for step, chosen in ((2, None), (1, 1)):
-    found = read(made, chosen)
+    found = trained_run.read(made, chosen)
     models.assert_same(found.params, params(step))
     assert found.config == model_config(make_config())
     assert found.step == step
@@ -75,7 +68,7 @@ def test_accents_are_as_the_data_was_prepared(made, monkeypatch, strips):
     return state, facts
 
   monkeypatch.setattr(checkpoint_reader, 'read', with_recipe)
-  tokenizer = read(made).tokenizer
+  tokenizer = trained_run.read(made).tokenizer
   assert tokenizer.strip_accents == strips
   assert tokenizer.ids(['é']) == [[10 if strips else 9]]
 
@@ -84,13 +77,13 @@ def test_a_run_keeps_the_vocabulary_of_data_elsewhere(workdir, tmp_path):
   shared = tmp_path / 'shared'
   os.rename(workdir / 'data', shared)
   (shared / 'manifest.json').write_text('{}')
-  edit_config(workdir, **{'data.dir': str(shared)})
+  models.edit_json(workdir / 'config.json', **{'data.dir': str(shared)})
   claim.keep(str(workdir), str(shared))
   # A run that has begun is not changed by what would not fit it.
   (shared / 'vocab.txt').write_text('another')
   claim.keep(str(workdir), str(shared))
   shutil.rmtree(shared)
-  assert read(str(workdir)).tokenizer.vocab == tuple(models.VOCAB)
+  assert trained_run.read(str(workdir)).tokenizer.vocab == tuple(models.VOCAB)
   assert (workdir / 'manifest.json').read_text() == '{}'
 
 
@@ -99,9 +92,9 @@ def test_nothing_outside_of_a_run_is_read(workdir, tmp_path, where):
   shared = tmp_path / 'shared'
   os.rename(workdir / 'data', shared)
   for outside in (str(shared), 'http://127.0.0.1:9/data', 'memory://data'):
-    edit_config(workdir, **{'data.dir': outside})
+    models.edit_json(workdir / 'config.json', **{'data.dir': outside})
     with pytest.raises(errors.UserError) as caught:
-      read(str(workdir))
+      trained_run.read(str(workdir))
     assert f'from {outside}: what is outside of a run is not read' in str(
       caught.value
     )
@@ -109,10 +102,10 @@ def test_nothing_outside_of_a_run_is_read(workdir, tmp_path, where):
   own.parent.mkdir(exist_ok=True)
   own.symlink_to(shared / 'vocab.txt')
   with pytest.raises(errors.UserError, match='leads out of the folder'):
-    read(str(workdir))
+    trained_run.read(str(workdir))
   own.unlink()
   shutil.copy(shared / 'vocab.txt', own)  # as the line says
-  assert read(str(workdir)).tokenizer.vocab == tuple(models.VOCAB)
+  assert trained_run.read(str(workdir)).tokenizer.vocab == tuple(models.VOCAB)
 
 
 def test_a_link_for_a_config_and_another_vocabulary_are_refused(
@@ -121,7 +114,7 @@ def test_a_link_for_a_config_and_another_vocabulary_are_refused(
   path = workdir / 'data' / 'vocab.txt'
   path.write_text(path.read_text('utf-8').replace('cat', 'cow'), 'utf-8')
   with pytest.raises(errors.UserError, match='no vocab.txt with which it was'):
-    read(str(workdir))
+    trained_run.read(str(workdir))
   os.rename(workdir / 'config.json', tmp_path / 'c')
   (workdir / 'config.json').symlink_to(tmp_path / 'c')
   with pytest.raises(errors.UserError, match='leads out of the folder'):
@@ -142,14 +135,9 @@ def test_a_link_for_a_config_and_another_vocabulary_are_refused(
 def test_a_config_of_another_training_is_refused(
   workdir, field, value, message
 ):
-  edit_config(workdir, **{field: value})
+  models.edit_json(workdir / 'config.json', **{field: value})
   with pytest.raises(errors.UserError, match=message):
-    read(str(workdir))
-
-
-def edit_config(workdir, **values):
-  path = workdir / 'config.json'
-  path.write_text(json.dumps(json.loads(path.read_text()) | values))
+    trained_run.read(str(workdir))
 
 
 @pytest.mark.slow

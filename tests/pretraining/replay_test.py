@@ -66,9 +66,8 @@ def workdir(made, tmp_path):
 
 
 def edit_config(workdir, **values):
-  path = workdir / 'config.json'
   fields = {name.replace('__', '.'): x for name, x in values.items()}
-  path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+  models.edit_json(workdir / 'config.json', **fields)
 
 
 @pytest.mark.slow
