@@ -37,9 +37,9 @@ _MASK_VALUE = float(np.finfo(np.float32).min)  # as in `profile=hf`
 _MAX_LAYERS = 1000
 
 
-def refuse(path: str, theirs: Mapping, key: str, allowed: str) -> NoReturn:
-  """Raises errors.UserError for a key's value, saying what is allowed."""
-  got = reprlib.repr(theirs.get(key, 'missing'))
+def refuse(path: str, key: str, value: Any, allowed: str) -> NoReturn:
+  """Raises errors.UserError for a value, saying what is allowed."""
+  got = reprlib.repr(value)
   raise errors.UserError(f'{path}: {key} is {got}, not {allowed}.')
 
 
@@ -55,10 +55,11 @@ def to_config(
     activations: {their name of an activation: our name}.
     **more: fields of the config that such files do not have.
   """
-  if theirs.get('hidden_act') not in tuple(activations):
-    refuse(path, theirs, 'hidden_act', f'one of {", ".join(activations)}')
+  kind = theirs.get('hidden_act', 'missing')
+  if kind not in tuple(activations):
+    refuse(path, 'hidden_act', kind, f'one of {", ".join(activations)}')
   values = {ours: theirs.get(name, 'missing') for ours, name in _NAMES.items()}
-  values['activation'] = activations[theirs['hidden_act']]
+  values['activation'] = activations[kind]
   return make_config(path, {**values, **more}, _NAMES)
 
 
@@ -72,7 +73,6 @@ def make_config(
     names: {field: its name in the file}, where they differ.
   """
   names = names or {}
-  shown = {names.get(name, name): x for name, x in values.items()}
   fields = {f.name: f for f in dataclasses.fields(bert_config.BertConfig)}
   unknown = sorted(set(values) - set(fields))
   if unknown:
@@ -83,7 +83,8 @@ def make_config(
 
   def check(name, good, allowed):
     if not good:
-      refuse(path, shown, names.get(name, name), allowed)
+      value = values.get(name, 'missing')
+      refuse(path, names.get(name, name), value, allowed)
 
   for name, field in fields.items():
     x, kind = values.get(name, field.default), field.type

@@ -242,7 +242,7 @@ def _make_config(path, theirs):
   theirs = {'layer_norm_eps': _NORM_EPSILON, **theirs}
 
   def refuse(key, allowed):
-    config_file.refuse(path, theirs, key, allowed)
+    config_file.refuse(path, key, theirs.get(key, 'missing'), allowed)
 
   key = 'model_type' if 'model_type' in theirs else 'architectures'
   if not _is_bert(theirs):

@@ -1,12 +1,12 @@
 """The heads of Hugging Face's classes, one for each of our tasks."""
 
-import reprlib
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from bert_jax import errors
+from bert_jax.interop import config_file
 from bert_jax.model import classifier
 
 # {task: their class}
@@ -94,16 +94,12 @@ def read(
     labels = _read_labels(path, theirs, len(bias))
   max_length, columns = ours.get('max_length', default), ours.get('columns', [])
   if not (type(max_length) is int and 5 <= max_length <= most):
-    _refuse(path, 'max_length is', max_length, f'not 5 to {most} tokens')
+    config_file.refuse(path, 'max_length', max_length, f'5 to {most} tokens')
   if not (isinstance(columns, list) and all(type(x) is str for x in columns)):
-    _refuse(path, 'columns are', columns, 'not a list of names')
+    config_file.refuse(path, 'columns', columns, 'a list of names')
   return classifier.Head(
     kernel, bias, labels, max_length, tuple(columns), task, spans=spans
   )
-
-
-def _refuse(path, what, value, problem) -> NoReturn:
-  raise errors.UserError(f'{path}: {what} {reprlib.repr(value)}, {problem}.')
 
 
 def _read_layer(path, theirs, tensors, weight, bias):
@@ -112,9 +108,10 @@ def _read_layer(path, theirs, tensors, weight, bias):
   added = np.asarray(tensors.get(bias, ()), np.float32)
   width = theirs['hidden_size']
   if kernel.shape != (width, added.size) or added.ndim != 1:
-    shapes = kernel.T.shape, added.shape
-    problem = f'which hidden_size={width} does not allow; copy it again'
-    _refuse(path, f'{weight} and {bias} have the shapes', shapes, problem)
+    raise errors.UserError(
+      f'{path}: {weight} and {bias} have the shapes {kernel.T.shape} and '
+      f'{added.shape}, which hidden_size={width} does not allow; copy it again.'
+    )
   return np.ascontiguousarray(kernel), added
 
 
@@ -129,11 +126,9 @@ def _read_spans(path, given, outputs) -> classifier.Spans:
     or not all(type(found[x]) is int and found[x] > 0 for x in numbers)
     or type(found['threshold']) not in (type(None), int, float)
   ):
-    problem = (
-      f'of {outputs} outputs; they have {len(_SPANS)}, and '
-      f'{", ".join(classifier.Spans._fields)} as numbers'
-    )
-    _refuse(path, 'spans are', given, problem)
+    names = ', '.join(classifier.Spans._fields)
+    allowed = f'numbers named {names}, for {len(_SPANS)} outputs'
+    config_file.refuse(path, f'spans of {outputs} outputs', given, allowed)
   return classifier.Spans(**found)
 
 
@@ -146,6 +141,6 @@ def _read_labels(path, theirs, count) -> tuple[str, ...]:
     labels = {key: str(name) for key, name in named.items()}
   keys = [str(i) for i in range(count)]
   if set(labels) != set(keys) or len(set(labels.values())) != count:
-    problem = f'which does not name each of {count} outputs once'
-    _refuse(path, 'id2label is', named, problem)
+    allowed = f'a name for each of {count} outputs, once'
+    config_file.refuse(path, 'id2label', named, allowed)
   return tuple(labels[key] for key in keys)

@@ -2,9 +2,9 @@
 
 import dataclasses
 import os
-import reprlib
 
 from bert_jax import errors
+from bert_jax.interop import config_file
 from bert_jax.model import bert_config
 from bert_jax.runtime import files
 from bert_jax.tokenization import basic_tokenizer
@@ -50,16 +50,12 @@ def read(
   lowercase = normalizer.get('lowercase', not _has_capitals(vocab))
   lowercase = theirs.get('do_lower_case', lowercase)
   if not isinstance(lowercase, bool):
-    raise errors.UserError(
-      f'{path}: do_lower_case is {reprlib.repr(lowercase)}, not true or false.'
-    )
+    config_file.refuse(path, 'do_lower_case', lowercase, 'true or false')
   strip_accents = normalizer.get('strip_accents')
   strip_accents = theirs.get('strip_accents', strip_accents)
   if not isinstance(strip_accents, bool | None):
-    raise errors.UserError(
-      f'{path}: strip_accents is {reprlib.repr(strip_accents)}, not true, '
-      'false or null.'
-    )
+    allowed = 'true, false or null'
+    config_file.refuse(path, 'strip_accents', strip_accents, allowed)
   tokenizer, left_out = _cut(Tokenizer(vocab, lowercase, strip_accents), config)
   return tokenizer, left_out + _list_added(fast, vocab)
 
