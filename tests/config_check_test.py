@@ -93,16 +93,12 @@ def test_values_that_cannot_work_together(changes, message):
     config_check.check(c)
 
 
-def test_the_last_layer_may_be_that_of_masked_tokens():
+@pytest.mark.parametrize(
+  'changes', [LAST, *({'model.dropout': x} for x in (0.0, 1 / 256, 255 / 256))]
+)
+def test_values_that_work(changes):
   c = config.pretraining('base')
-  c.compute.last_layer = 'predicted'
-  config_check.check(c)
-
-
-@pytest.mark.parametrize('rate', [0.0, 1 / 256, 255 / 256])
-def test_the_least_and_the_most_dropout_are_allowed(rate):
-  c = config.pretraining('base')
-  c.model.dropout = c.model.attention_dropout = rate
+  c.update_from_flattened_dict(changes)
   config_check.check(c)
 
 

@@ -14,10 +14,26 @@ def test_arguments():
   assert c.objective.nsp is False
 
 
-def test_smoke_does_not_undo_other_arguments():
-  for arguments in ('smoke,steps=77', 'steps=77,smoke'):
+@pytest.mark.parametrize(
+  'first, second, expected',
+  [
+    ('smoke', 'steps=77', {'phases.steps': (77, 77), 'model.hidden_size': 64}),
+    (
+      'profile=hf',
+      'epsilon=1e-5',
+      {'optimizer.epsilon': 1e-5, 'model.activation': 'gelu'},
+    ),
+    (
+      'size=tiny',
+      'profile=paper',
+      {'model.hidden_size': 128, 'model.attention_init': 'random'},
+    ),
+  ],
+)
+def test_arguments_may_stand_in_any_order(first, second, expected):
+  for arguments in (f'{first},{second}', f'{second},{first}'):
     c = config.apply_arguments(config.pretraining('base'), arguments)
-    assert c.phases.steps == (77, 77) and c.model.hidden_size == 64
+    assert {name: c[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize(

@@ -75,21 +75,6 @@ def test_who_differs_from_the_paper_and_how():
   }
 
 
-def test_single_fields_win_over_a_profile_wherever_they_stand():
-  for arguments in ('profile=hf,epsilon=1e-5', 'epsilon=1e-5,profile=hf'):
-    c = config.apply_arguments(config.pretraining('base'), arguments)
-    assert (c.optimizer.epsilon, c.model.activation) == (1e-5, 'gelu')
-
-
-def test_a_profile_holds_for_a_size_wherever_it_stands():
-  for arguments in ('profile=paper,size=tiny', 'size=tiny,profile=paper'):
-    c = config.apply_arguments(config.pretraining('base'), arguments)
-    assert c.model.hidden_size == 128
-    assert c.model.attention_init == 'random'
-    assert not c.objective.unigram_bias
-    assert not c.objective.word_vectors
-
-
 def test_gelu_of_hf_is_exact_and_googles_the_approximation():
   values = {
     name: float(
