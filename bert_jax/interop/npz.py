@@ -114,13 +114,10 @@ def _make_params(arrays, config):
   if len(layers - {'final_norm'}) != config.num_layers:
     raise ValueError(f'it does not have {config.num_layers} layers')
   shapes = parameters.list_shapes(heads.PretrainingModel(config))
-  parts = {name: name.split('/')[0] for name in [*shapes, *arrays]}
-  held = {parts[name] for name in arrays}
-  needed = {
-    name
-    for name in shapes
-    if parts[name] in held or parts[name] not in name_table.PARTS
-  }
+  held = {name.split('/')[0] for name in arrays}
+  # A part may be absent, but not incomplete.
+  absent = tuple(f'{part}/' for part in name_table.PARTS if part not in held)
+  needed = {name for name in shapes if not name.startswith(absent)}
   torn = needed - set(arrays)
   if torn:
     raise ValueError(f'it lacks {errors.listing(sorted(torn))}')
