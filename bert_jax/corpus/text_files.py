@@ -78,14 +78,13 @@ def open_text(path: str) -> Iterator[BinaryIO]:
     errors.UserError: if it cannot be opened; also from the body, if the disk or
       the bucket fails. Reads of a damaged archive raise one of DAMAGED.
   """
-  opener = _OPENERS.get(os.path.splitext(path)[1].lower())
+  decompress = _DECOMPRESS.get(os.path.splitext(path)[1].lower())
   with _open_raw(path) as raw:
     try:
-      if not opener:
+      if decompress:
+        yield io.BufferedReader(_Parts(decompress(raw)), _HEAD)
+      else:
         yield raw
-        return
-      with opener(raw) as file:
-        yield io.BufferedReader(_Parts(file), _HEAD)
     except OSError as error:
       if is_damage(error):
         raise
@@ -175,68 +174,55 @@ def _cut(line: bytes) -> int:
 
 def _uncompressed_name(path: str) -> str:
   stem, kind = os.path.splitext(path)
-  return stem if kind.lower() in _OPENERS else path
+  return stem if kind.lower() in _DECOMPRESS else path
 
 
 class _Parts(io.RawIOBase):
-  """A decompressor's output for a BufferedReader, which finds lines fast."""
+  """Parts of a file, for a BufferedReader, which finds lines fast."""
 
-  def __init__(self, file: BinaryIO):
-    self._file = file
-
-  def readable(self):
-    return True
-
-  def readinto(self, buffer):
-    # Not its readinto, which drops the bytes before a damaged block.
-    found = self._file.read1(len(buffer))
-    buffer[: len(found)] = found
-    return len(found)
-
-
-class _Zstd(io.RawIOBase):
-  """Reads .zst files; zstandard's own reader accepts truncated files."""
-
-  def __init__(self, raw: BinaryIO):
-    self._raw = raw
-    self._frame = None
-    self._given = self._made = b''
+  def __init__(self, parts: Iterator[bytes]):
+    self._parts, self._rest = parts, memoryview(b'')
 
   def readable(self):
     return True
 
   def readinto(self, buffer):
-    while not self._made:
-      self._given = self._given or self._raw.read(_ZSTD_BYTES)
-      if not self._given:
-        if self._frame is not None:
-          raise EOFError('the file ends within a frame')
-        return 0
-      self._decompress()
-    n = min(len(buffer), len(self._made))
-    buffer[:n] = self._made[:n]
-    self._made = self._made[n:]
+    self._rest = self._rest or memoryview(next(self._parts, b''))
+    n = min(len(buffer), len(self._rest))
+    buffer[:n], self._rest = self._rest[:n], self._rest[n:]
     return n
 
-  def _decompress(self):
-    import zstandard
 
-    if self._frame is None:
-      self._frame = zstandard.ZstdDecompressor().decompressobj()
+def _read_parts(file: BinaryIO) -> Iterator[bytes]:
+  # Not readinto, which drops the bytes before a damaged block.
+  return iter(lambda: file.read1(_HEAD), b'')
+
+
+def _decompress_zstd(raw: BinaryIO) -> Iterator[bytes]:
+  """Unlike zstandard's own reader, refuses truncated files."""
+  import zstandard
+
+  frame, given = None, b''
+  while given := given or raw.read(_ZSTD_BYTES):
+    frame = frame or zstandard.ZstdDecompressor().decompressobj()
     try:
-      self._made = memoryview(self._frame.decompress(self._given))
+      made = frame.decompress(given)
     except zstandard.ZstdError as error:
       raise OSError(str(error)) from error
-    self._given = b''
-    if self._frame.eof:
-      self._given, self._frame = self._frame.unused_data, None
+    given = b''
+    if frame.eof:
+      given, frame = frame.unused_data, None
+    if made:
+      yield made
+  if frame:
+    raise EOFError('the file ends within a frame')
 
 
-_OPENERS = {
-  '.gz': gzip.open,
-  '.bz2': bz2.open,
-  '.xz': lzma.open,
-  '.zst': lambda raw: io.BufferedReader(_Zstd(raw)),
+_DECOMPRESS = {
+  '.gz': lambda raw: _read_parts(gzip.open(raw)),
+  '.bz2': lambda raw: _read_parts(bz2.open(raw)),
+  '.xz': lambda raw: _read_parts(lzma.open(raw)),
+  '.zst': _decompress_zstd,
 }
 
 
