@@ -2,7 +2,6 @@
 
 import collections
 import errno
-import itertools
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -22,20 +21,17 @@ _WRITE = 'group_size:1,uncompressed'
 _READ = 'readahead_buffer_size:0,max_parallelism:0'
 
 
-def write(path: str, records: Iterable[bytes]) -> int:
-  """Writes records to a local file, not atomically; returns their number."""
-  # Counts in C: for millions of records, a Python loop is noticeably slower.
-  written = itertools.count()
+def write(path: str, records: Iterable[bytes]):
+  """Writes records to a local file, not atomically."""
   try:
     writer = array_record_module.ArrayRecordWriter(path, _WRITE)
-    each = zip(map(writer.write, records), written, strict=False)
-    collections.deque(each, maxlen=0)
+    # Millions of them: in a Python loop it is noticeably slower.
+    collections.deque(map(writer.write, records), maxlen=0)
     writer.close()
   except RuntimeError as error:
     if path not in str(error):
       raise
     raise OSError(_line(error)) from error
-  return next(written)
 
 
 class Reader:
@@ -64,9 +60,7 @@ class Reader:
     """
     self._arguments = (tuple(paths), vocab_size, counts, skip_corrupt)
     self._paths, self._vocab_size = list(paths), vocab_size
-    self._wide = (
-      tokenizer.choose_id_type(vocab_size).itemsize // row_format.UNIT.itemsize
-    )
+    self._id_type = tokenizer.choose_id_type(vocab_size)
     self._skip = skip_corrupt
     self._corrupt: set[int] = set()
     self._files = [_open(path) for path in self._paths]
@@ -114,8 +108,8 @@ class Reader:
     """
     indices = np.asarray(indices)
     found = self.read(indices)
-    n, is_random, first, second, units, good = row_format.parse(
-      found, pairs_per_row, self._wide, length
+    n, is_random, first, second, ids, good = row_format.parse(
+      found, pairs_per_row, self._id_type, length
     )
     for index in indices[~good].tolist():
       self._report(
@@ -123,7 +117,6 @@ class Reader:
         f'is not a row of at most {length} tokens and {pairs_per_row} pair(s)',
       )
     batch, text = row_format.lay_out(n, first, second, length, cls_id, sep_id)
-    ids = row_format.join_units(units, self._wide)
     self._check_ids(ids, indices, text)
     batch['input_ids'][text] = ids
     batch['next_sentence_labels'] = is_random.astype(np.int32)

@@ -23,16 +23,13 @@ def pack(lengths: Sequence[int], room: int, most: int) -> list[list[int]]:
   number of open rows.
 
   Args:
-    lengths: tokens of each pair, with [CLS] and two [SEP].
+    lengths: tokens of each pair, with [CLS] and two [SEP], from 1 to `room`.
     most: maximum of pairs per row; 1 gives each pair its own row, in order.
 
   Returns:
     Rows of indices into `lengths`; indices ascend within a row, and rows are
     sorted by their first index. Every index is in one row. Equal lengths give
     equal rows.
-
-  Raises:
-    ValueError: if a pair is longer than a row or empty.
 
   >>> pack([5, 3, 6, 2], room=8, most=3)
   [[0, 1], [2, 3]]
@@ -41,10 +38,6 @@ def pack(lengths: Sequence[int], room: int, most: int) -> list[list[int]]:
     return []
   sizes = np.asarray(lengths)
   least = int(sizes.min())
-  if not 1 <= least <= sizes.max() <= room:
-    raise ValueError(
-      f'pairs of {least} to {sizes.max()} tokens; rows take 1 to {room}.'
-    )
   order = np.argsort(-sizes, kind='stable')
   rows: list[list[int]] = []
   waiting: list[list[list[int]]] = [[] for _ in range(room + 1)]  # by room left
@@ -122,19 +115,19 @@ def _ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
   return np.arange(ends[-1]) + np.repeat(starts - (ends - sizes), sizes)
 
 
-def parse(found: list[bytes], most: int, wide: int, length: int):
+def parse(found: list[bytes], most: int, id_type: np.dtype, length: int):
   """Decodes records.
 
   Args:
     most: N, maximum of pairs per row.
-    wide: 16-bit units per token id.
     length: S, tokens per row.
 
   Returns:
     n [B], pairs per row; is_random, first and second (tokens of each text)
-    [B, N]; the 16-bit units of all texts in order; and [B] bool, whether each
-    record is valid. Absent pairs and invalid records are 0 and have no units.
+    [B, N]; the ids of all texts in order; and [B] bool, whether each record is
+    valid. Absent pairs and invalid records are 0 and have no ids.
   """
+  wide = id_type.itemsize // UNIT.itemsize
   even = [r if len(r) % UNIT.itemsize == 0 else b'' for r in found]
   # Reading the header of a truncated record may go past its end.
   spare = bytes((1 + 3 * most) * UNIT.itemsize)
@@ -152,14 +145,8 @@ def parse(found: list[bytes], most: int, wide: int, length: int):
   header *= good[:, None]
   keep = np.repeat(good, size)
   keep[at[used & good[:, None]]] = False
-  return n, is_random, first, second, units[: len(keep)][keep], good
-
-
-def join_units(units: np.ndarray, wide: int) -> np.ndarray:
-  """Joins 16-bit units to token ids."""
-  if wide == 1:
-    return units
-  return units[0::2] | units[1::2].astype(np.uint32) << np.uint32(16)
+  ids = units[: len(keep)][keep].view(id_type)
+  return n, is_random, first, second, ids, good
 
 
 def lay_out(

@@ -291,11 +291,11 @@ def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
   name = f'{shard.name}-{length}.arrayrecord'
   path = os.path.join(shard.output, name)
   with storage.replacing(path, synced=False) as new:
-    count = records.write(new, encoded())
+    records.write(new, encoded())
     size, sha256 = os.path.getsize(new), text_files.compute_sha256(new)
   return {
     'name': name,
-    'records': count,
+    'records': sum(rows for _, rows in by_input),
     **total,
     **({'inputs': by_input} if shard.split == 'heldout' else {}),
     'bytes': size,

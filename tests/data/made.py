@@ -13,12 +13,12 @@ def write(folder, split: str, length: int, rows, vocab_size: int) -> str:
   shards = []
   for k, own in enumerate(rows):
     path = folder / f'{split}-{k}'
-    count = records.write(str(path), own)
+    records.write(str(path), own)
     raw = path.read_bytes()
-    file = {'name': path.name, 'records': count, 'bytes': len(raw)}
+    file = {'name': path.name, 'records': len(own), 'bytes': len(raw)}
     file['sha256'] = hashlib.sha256(raw).hexdigest()
     if split == 'heldout':
-      file['inputs'] = [[0, count]]
+      file['inputs'] = [[0, len(own)]]
     shards.append({'split': split, 'files': {str(length): file}})
   (folder / 'vocab.txt').write_text('[PAD]\n')
   manifest = {

@@ -322,7 +322,9 @@ def test_a_span_shares_one_draw():
 def lay_out(rows, length, most):
   """Returns a batch of rows of up to `most` pairs; those of none are padding."""
   found = [made.record(row) if row else b'' for row in rows]
-  n, _, first, second, ids, _ = row_format.parse(found, most, 1, length)
+  n, _, first, second, ids, _ = row_format.parse(
+    found, most, row_format.UNIT, length
+  )
   batch, is_text = row_format.lay_out(n, first, second, length, CLS, SEP)
   batch['input_ids'][is_text] = ids
   return batch
