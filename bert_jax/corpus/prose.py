@@ -6,7 +6,6 @@ size depends on what is installed, not on this package.
 """
 
 import ast
-import hashlib
 import inspect
 import os
 import re
@@ -76,13 +75,14 @@ def read_documents() -> Iterator[document.Document]:
   jobs = [
     files[k : k + _FILES_PER_JOB] for k in range(0, len(files), _FILES_PER_JOB)
   ]
-  seen = set()
+  seen: set[str] = set()
   count = min(process_pool.count_cores(), len(jobs))
   for found in process_pool.run(_read_files, [(job,) for job in jobs], count):
     for paragraphs in found:
-      made = document.Document(_unseen(paragraphs, seen))
-      if _is_document(made.paragraphs):
-        yield made
+      new = [x for x in dict.fromkeys(paragraphs) if x not in seen]
+      seen.update(new)
+      if _is_document(new):
+        yield document.Document(new)
 
 
 def _files() -> Iterator[str]:
@@ -95,17 +95,6 @@ def _files() -> Iterator[str]:
       for name in sorted(names):
         if name.endswith('.py') and not _SKIPPED_FILES.fullmatch(name):
           yield os.path.join(folder, name)
-
-
-def _unseen(paragraphs: list[str], seen: set[bytes]) -> list[str]:
-  """Returns the paragraphs that were not seen yet, and remembers them."""
-  new = []
-  for paragraph in paragraphs:
-    digest = hashlib.blake2b(paragraph.encode(), digest_size=8).digest()
-    if digest not in seen:
-      seen.add(digest)
-      new.append(paragraph)
-  return new
 
 
 def _is_document(paragraphs: list[str]) -> bool:
