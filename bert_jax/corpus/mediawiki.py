@@ -36,7 +36,12 @@ def read_documents(
     ValueError: if the XML is damaged or cut short, after all whole pages.
     errors.UserError: if the libraries are not installed.
   """
-  mwxml = _import()
+  what = 'MediaWiki dumps need mwxml and mwparserfromhell'
+  advice = "pip install 'bert_jax[wikipedia]'."
+  with errors.explaining(what, advice, ImportError):
+    import mwparserfromhell  # noqa: F401
+    import mwxml
+    import mwxml.element_iterator
   not_text = set(wikitext.NOT_TEXT)
   n = 0
   try:
@@ -64,17 +69,6 @@ def read_documents(
     raise ValueError(f'{where}, near page {n}') from error
   except EOFError as error:
     raise ValueError(f'the file ends near page {n}') from error
-
-
-def _import():
-  what = 'MediaWiki dumps need mwxml and mwparserfromhell'
-  with errors.explaining(
-    what, "pip install 'bert_jax[wikipedia]'.", ImportError
-  ):
-    import mwparserfromhell  # noqa: F401
-    import mwxml
-    import mwxml.element_iterator
-  return mwxml
 
 
 def _namespaces(siteinfo) -> set[str]:

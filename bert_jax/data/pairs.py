@@ -82,16 +82,11 @@ def make_pairs(
   short = hashing.to_uniform(hashing.mix(keys, _TARGET, 0)) < short_seq_prob
   drawn = hashing.to_uniform(hashing.mix(keys, _TARGET, 1))
   target = np.where(short, 2 + (drawn * (room - 1)).astype(np.int64), room)
-  steps = list(_steps(texts, index, keys, target))
-  lane, begin, split, stop, step = (
-    np.concatenate(column) for column in zip(*steps, strict=True)
-  )
-  # A negative stop marks a random pair, see `_steps`.
-  order = np.argsort(lane, kind='stable')
-  lane, begin, split, stop, step = (
-    column[order] for column in (lane, begin, split, stop, step)
-  )
-  is_random = stop < 0
+  steps = zip(*_steps(texts, index, keys, target), strict=True)
+  columns = [np.concatenate(column) for column in steps]
+  order = np.argsort(columns[0], kind='stable')
+  lane, begin, split, stop, step = (column[order] for column in columns)
+  is_random = stop < 0  # see `_steps`
   draws = hashing.mix(keys[lane], step)
   first = texts.sentences[np.stack([begin, split], 1)]  # [N, 2]
   second = texts.sentences[np.stack([split, np.abs(stop)], 1)]
