@@ -54,12 +54,7 @@ def read_choice(choice: str, lowercase: bool) -> bool | None:
 def decide_without_text(
   strip_accents: bool | None, lowercase: bool, vocab: Sequence[str] | None
 ) -> Decision | None:
-  """Decides without reading text; None if the text must be read.
-
-  Args:
-    strip_accents: what the user asked for, see `read_choice`.
-    vocab: the pieces of the given vocabulary, if there is one.
-  """
+  """Decides by `read_choice` or a given vocabulary; None if text is needed."""
   if strip_accents is not None:
     return Decision(strip_accents, 'as requested')
   if not lowercase:

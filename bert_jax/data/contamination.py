@@ -169,9 +169,6 @@ def find(
 ) -> tuple[list[dict[str, Any]], set[str]]:
   """Compares evaluation rows with the text that data was prepared from.
 
-  Args:
-    workers: processes besides this one, 0 is none, -1 is one per core.
-
   Returns:
     For each row, `path`, `line`, its `words`, the `share` of its n-grams that
     the text contains (null if it has fewer words than an n-gram) and, as a

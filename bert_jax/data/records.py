@@ -38,9 +38,6 @@ class Reader:
   """Random access to the records of several files, numbered consecutively.
 
   A reader can be pickled; the copy opens the files again.
-
-  Attributes:
-    skipped: number of corrupt records that were found and skipped.
   """
 
   def __init__(
@@ -81,6 +78,7 @@ class Reader:
 
   @property
   def skipped(self) -> int:
+    """The number of corrupt records that were found and skipped."""
     return len(self._corrupt)
 
   def rows(
@@ -187,11 +185,7 @@ class Reader:
 
 
 class Part(Reader):
-  """Some records of several files, kept in one file with their numbers.
-
-  Args:
-    size: the number of all records.
-  """
+  """Some of `size` records of several files, kept in one with their numbers."""
 
   def __init__(self, path: str, vocab_size: int, size: int, skip_corrupt: bool):
     self._numbers, self._size = np.load(f'{path}.npy'), size  # ascending

@@ -231,11 +231,7 @@ def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
 
 
 def _find_pools(of: np.ndarray, negatives: str) -> np.ndarray:
-  """Returns [documents, 2], begin and end of the documents for random texts.
-
-  Args:
-    of: int [documents], the input of each, ascending.
-  """
+  """Returns `pairs.Texts.pools` for documents of these inputs, ascending."""
   pools = np.stack([np.searchsorted(of, of, s) for s in ('left', 'right')], 1)
   too_few = pools[:, 1] - pools[:, 0] < MIN_DOCUMENTS
   pools[too_few | (negatives == 'uniform')] = 0, len(of)
