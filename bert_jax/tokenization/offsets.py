@@ -19,7 +19,6 @@ from bert_jax.tokenization.tokenizer import Tokenizer
 
 # Words end at white space, among others; the text between is independent.
 _CHUNK = re.compile('[^ \t\n\r]+')
-_MAX_CACHED = 64  # characters
 
 
 class Located(NamedTuple):
@@ -32,18 +31,14 @@ class Located(NamedTuple):
 
 def locate(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Located]:
   """Returns the pieces that `Tokenizer.ids` finds in texts, with offsets."""
-  known: dict[str, list[tuple[int, int, int]]] = {}
+  find = functools.cache(functools.partial(_locate, tokenizer))
   found = []
   for text in texts:
-    rows: list[tuple[int, int, int]] = []
-    for match in _CHUNK.finditer(text):
-      chunk, first = match.group(), match.start()
-      pieces = known.get(chunk)
-      if pieces is None:
-        pieces = _locate(tokenizer, chunk)
-        if len(chunk) <= _MAX_CACHED:
-          known[chunk] = pieces
-      rows += [(i, first + begin, first + end) for i, begin, end in pieces]
+    rows = [
+      (i, match.start() + begin, match.start() + end)
+      for match in _CHUNK.finditer(text)
+      for i, begin, end in find(match.group())
+    ]
     ids, begins, ends = np.array(rows, np.int32).reshape(-1, 3).T
     found.append(Located(ids.astype(tokenizer.id_type), begins, ends))
   return found
