@@ -45,10 +45,8 @@ class Text:
   accents: accents.Decision
   inputs: list[dict]  # documents, bytes and files of each, as in the manifest
   counts: dict[str, int]  # of what was cleaned and dropped
-  segments: list[document_spill.Segment]
-  # Of each input the draw below which parts are held out; bytes and number of
-  # those parts.
-  held_out: list[tuple[float, int, int]]
+  parts: int  # documents or parts of long ones
+  held: int  # of them, those to hold out
   shards: list[shards.Shard]
 
 
@@ -122,7 +120,9 @@ def read(recipe: Recipe, partial: str, runner: Runner) -> Text:
   todo = _shards(recipe, segments, held_out, partial)
   decided = _decide_accents(recipe, words, todo)
   recipe = dataclasses.replace(recipe, strip_accents=decided.strip)
-  return Text(recipe, decided, inputs, counts, segments, held_out, todo)
+  parts = sum(segment.documents for segment in segments)
+  held = sum(count for _, _, count in held_out)
+  return Text(recipe, decided, inputs, counts, parts, held, todo)
 
 
 def _read_vocab(recipe: Recipe) -> Sequence[str]:
@@ -302,9 +302,7 @@ def count_words(
 
 def _check_enough(text: Text):
   recipe = text.recipe
-  parts = sum(segment.documents for segment in text.segments)
-  held = sum(count for _, _, count in text.held_out)
-  if min(held, parts - held) < shards.MIN_DOCUMENTS:
+  if min(text.held, text.parts - text.held) < shards.MIN_DOCUMENTS:
     advice = (
       'Give more files, or a layout in which blank lines separate documents.'
       if recipe.layout == 'files'
