@@ -129,20 +129,15 @@ class Reader:
     order = np.argsort(indices, kind='stable')
     files = np.searchsorted(self._ends, indices[order], side='right')
     for rows in np.split(order, np.flatnonzero(np.diff(files)) + 1):
-      for row, record in zip(
-        rows.tolist(), self._read_file(indices[rows]), strict=True
-      ):
+      numbers = indices[rows]  # ascending, all in one file
+      file, first = self._place(numbers[0])
+      try:
+        some = self._files[file].read((numbers - numbers[0] + first).tolist())
+      except Exception:  # one of them is corrupt: find it
+        some = [self._read_one(index) for index in numbers.tolist()]
+      for row, record in zip(rows.tolist(), some, strict=True):
         found[row] = record
     return found
-
-  def _read_file(self, indices) -> list[bytes]:
-    """Returns the records of these ascending numbers, all in one file."""
-    file, position = self._place(indices[0])
-    positions = (indices - indices[0] + position).tolist()
-    try:
-      return self._files[file].read(positions)
-    except Exception:  # one of them is corrupt: find it
-      return [self._read_one(index) for index in indices.tolist()]
 
   def _read_one(self, index: int) -> bytes:
     file, position = self._place(index)
