@@ -125,7 +125,7 @@ def refuse_utf16(path: str, head: bytes):
 
 def refuse_tar(path: str, head: bytes):
   """Raises errors.UserError if a file begins like a tar archive."""
-  if head[257:262] == b'ustar':
+  if head[257:263] in (b'ustar\0', b'ustar '):
     raise errors.UserError(
       f'{path} is a tar archive; unpack it, and name the files in it.'
     )

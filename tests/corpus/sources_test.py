@@ -105,6 +105,11 @@ def test_a_tar_archive_is_not_read_as_text(write, tmp_path, form):
     _texts([path])
 
 
+def test_text_with_custard_is_no_archive(write):
+  line = 'x' * 256 + 'custard'  # at whose place an archive has 'ustar'
+  assert _texts([write('a.txt', line)]) == [[line]]
+
+
 @pytest.mark.parametrize('layout', ['paragraphs', 'sentences', 'files'])
 def test_gutenberg_books_lose_their_boilerplate(write, layout):
   path = write(
