@@ -35,14 +35,6 @@ from tests.data.preparation import (
 
 
 @pytest.mark.slow  # CI has Beam only with the oldest Python
-def test_beam_writes_the_same_bytes(corpus, prepared, tmp_path):
-  pytest.importorskip('apache_beam')
-  output = str(tmp_path / 'beam')
-  prepare.prepare(make_recipe(corpus), output, BEAM)
-  assert digest(output) == digest(prepared[0])
-
-
-@pytest.mark.slow  # CI has Beam only with the oldest Python
 def test_what_beam_refuses_is_an_error():
   pytest.importorskip('apache_beam')
   with pytest.raises(errors.UserError, match='Unexpected pipeline runner: Foo'):

@@ -50,21 +50,6 @@ def test_words_are_those_of_the_description(text, lower, cased):
   )
 
 
-@pytest.mark.parametrize(
-  'text, words',
-  [
-    ('ΟΔΟΣ', ['οδος']),
-    ('ΟΔΟΣ.', ['οδος', '.']),
-    ('ΟΣ.Α', ['οσ', '.', 'α']),  # '.' splits later
-    ('ΟΣ Α', ['ος', 'α']),
-    ('ΟΣ\u200bΑ', ['οσα']),  # dropped earlier
-    ('ΟΣ東Α', ['ος', '東', 'α']),
-  ],
-)
-def test_a_sigma_is_final_by_its_token_not_by_its_word(text, words):
-  assert basic_tokenizer.split_words(text, True) == words
-
-
 @pytest.mark.parametrize('lowercase', [True, False])
 def test_every_treated_character_equals_the_literal_procedure(lowercase):
   letters = ('Lu', 'Ll', 'Lo', 'Co', 'Cn', 'Cs')
