@@ -1,6 +1,5 @@
 """Whatever the bytes: no crash, clean text, and cuts that change nothing."""
 
-import collections
 import json
 import re
 
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from bert_jax import errors
 from bert_jax.corpus import sources
 from bert_jax.corpus.document import split
+from tests.corpus.sources_test import read_pieces
 
 _NOT_CLEAN = re.compile('[\x00-\x1f\x7f\ud800-\udfff]')
 
@@ -36,17 +36,6 @@ _SETTINGS = hypothesis.settings(
 )
 
 
-def _read(pieces, layout):
-  counts = collections.Counter()
-  return [
-    document
-    for piece in pieces
-    for document in sources.read_documents(
-      piece, layout, 'text', counts, collections.Counter()
-    )
-  ], counts
-
-
 @pytest.mark.parametrize('layout', ['paragraphs', 'sentences', 'files'])
 @pytest.mark.parametrize(
   'name',
@@ -60,7 +49,7 @@ def test_any_bytes_give_clean_text_or_one_clear_error(
   path = tmp_path / name
   path.write_bytes(raw)
   try:
-    found, _ = _read(sources.plan([str(path)], layout, 'text'), layout)
+    found, *_ = read_pieces(sources.plan([str(path)], layout, 'text'), layout)
   except errors.UserError as error:
     assert str(path) in str(error) and '\n' not in str(error)
     return
@@ -87,8 +76,8 @@ def test_cutting_a_file_changes_neither_text_nor_counts(tmp_path, raw, step):
     sources.Range(str(path), k, min(k + step, len(raw)), len(raw))
     for k in range(0, len(raw), step)
   ]
-  expected = _read([sources.Piece(0, (whole,))], 'paragraphs')
-  assert _read([sources.Piece(0, tuple(cut))], 'paragraphs') == expected
+  expected = read_pieces([sources.Piece(0, (whole,))], 'paragraphs')
+  assert read_pieces([sources.Piece(0, tuple(cut))], 'paragraphs') == expected
 
 
 @_SETTINGS
@@ -99,5 +88,5 @@ def test_any_json_text_is_read(tmp_path, texts):
   path = tmp_path / 'a.jsonl'
   path.write_text(''.join(json.dumps({'text': t}) + '\n' for t in texts))
   pieces = sources.plan([str(path)], 'paragraphs', 'text')
-  found, counts = _read(pieces, 'paragraphs')
+  found, counts, _ = read_pieces(pieces, 'paragraphs')
   assert len(found) + counts['empty_documents'] == len(texts)

@@ -11,17 +11,26 @@ from tests import tfds_sets
 from tests.corpus.text_files_test import COMPRESS
 
 
-def _read(inputs, layout='paragraphs', field='text', counts=None):
-  """Returns the documents of all inputs; adds to `counts`."""
-  counts = collections.Counter() if counts is None else counts
-  inputs = [str(given) for given in inputs]
-  return [
+def read_pieces(pieces, layout, field='text'):
+  """Returns the documents of pieces, and the counts of both kinds."""
+  counts, invalid = collections.Counter(), collections.Counter()
+  found = [
     document
-    for piece in sources.plan(inputs, layout, field)
+    for piece in pieces
     for document in sources.read_documents(
-      piece, layout, field, counts, collections.Counter()
+      piece, layout, field, counts, invalid
     )
   ]
+  return found, counts, invalid
+
+
+def _read(inputs, layout='paragraphs', field='text', counts=None):
+  """Returns the documents of all inputs; adds to `counts`."""
+  pieces = sources.plan([str(given) for given in inputs], layout, field)
+  found, more, _ = read_pieces(pieces, layout, field)
+  if counts is not None:
+    counts.update(more)
+  return found
 
 
 def _texts(*args):
@@ -167,15 +176,8 @@ def test_a_disk_that_fails_ends_the_reading(tmp_path, name):
   # Opens, and answers EIO to whoever reads its start.
   (tmp_path / name).symlink_to('/proc/self/mem')
   part = sources.Range(str(tmp_path / name), 0, 1000, 1000)
-  piece = sources.Piece(0, (part,))
-  counts = collections.Counter()
   with pytest.raises(errors.UserError, match=f'{name}: Input/output error'):
-    list(
-      sources.read_documents(
-        piece, 'paragraphs', 'text', counts, collections.Counter()
-      )
-    )
-  assert not counts
+    read_pieces([sources.Piece(0, (part,))], 'paragraphs')
 
 
 def test_files_come_in_the_order_of_inputs_then_of_names(write, tmp_path):
@@ -237,9 +239,8 @@ def test_inputs_that_name_nothing_are_refused_before_reading(write, tmp_path):
 
 def test_what_is_not_utf8_is_counted_for_its_file(write, tmp_path):
   path, _ = write('a.txt', b'caf\xe9'), write('b.txt', 'One.')
-  [piece] = sources.plan([str(tmp_path)], 'paragraphs', 'text')
-  counts, invalid = collections.Counter(), collections.Counter()
-  list(sources.read_documents(piece, 'paragraphs', 'text', counts, invalid))
+  pieces = sources.plan([str(tmp_path)], 'paragraphs', 'text')
+  _, _, invalid = read_pieces(pieces, 'paragraphs')
   assert +invalid == {str(path): 1}
 
 

@@ -22,6 +22,17 @@ class Stopped(Exception):
   """What a runner raises that is interrupted."""
 
 
+def stop_after(stage):
+  """Returns a runner that is interrupted when a function's jobs are done."""
+
+  def run(fn, jobs):
+    yield from [fn(*job) for job in jobs]
+    if fn is stage:
+      raise Stopped
+
+  return run
+
+
 def write_corpus(path, documents: int = 120, seed: int = 0) -> str:
   """Writes documents of a sentence per line; returns the path."""
   rng = random.Random(seed)

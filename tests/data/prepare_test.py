@@ -14,6 +14,7 @@ from bert_jax.corpus import sources
 from bert_jax.data import (
   data_card,
   dataset,
+  document_spill,
   manifest_file,
   prepare,
   shards,
@@ -29,6 +30,7 @@ from tests.data.preparation import (
   Stopped,
   digest,
   make_recipe,
+  stop_after,
   write_corpus,
   write_vocab,
 )
@@ -210,7 +212,6 @@ def test_flags_that_do_nothing_are_refused(arguments, message):
 @pytest.mark.parametrize(
   ('flag', 'message'),
   [
-    ('--workers=-2', '--workers=-2 must be at least -1'),
     ('--passes=0', '--passes=0 must be at least 1 and at most 1000; see --he'),
     ('--max_seq_length=x', '--max_seq_length=x must be numbers, for example'),
     ('--language=korean', "--language='korean' is not a code of ISO 639"),
@@ -299,14 +300,8 @@ def test_what_a_power_cut_left_empty_is_made_again(
   ending, corpus, prepared, tmp_path
 ):
   output = str(tmp_path / 'data')
-
-  def stop_before_the_end(fn, jobs):
-    yield from [fn(*job) for job in jobs]
-    if fn is shards.make:
-      raise Stopped
-
   with pytest.raises(Stopped):
-    prepare.prepare(make_recipe(corpus), output, stop_before_the_end)
+    prepare.prepare(make_recipe(corpus), output, stop_after(shards.make))
   found = [
     path
     for path in pathlib.Path(output + '.partial').rglob(f'*{ending}')
@@ -319,21 +314,13 @@ def test_what_a_power_cut_left_empty_is_made_again(
   assert digest(output) == digest(prepared[0])
 
 
-def _stop_after_reading(fn, jobs):
-  """A runner that is interrupted at the end of the first stage."""
-  for job in jobs:
-    fn(*job)
-  raise Stopped
-
-
 def test_input_that_changes_during_an_interruption_is_read_anew(
   tmp_path, prepared
 ):
   path = write_corpus(tmp_path / 'corpus.txt', seed=1)
   output = str(tmp_path / 'data')
-
   with pytest.raises(Stopped):
-    prepare.prepare(make_recipe(path), output, _stop_after_reading)
+    prepare.prepare(make_recipe(path), output, stop_after(document_spill.read))
   write_corpus(tmp_path / 'corpus.txt', seed=0)
   prepare.prepare(make_recipe(path), output, ONE)
   made, reference = digest(output), digest(prepared[0])
@@ -348,15 +335,9 @@ def test_a_vocabulary_that_changes_during_an_interruption_is_used(
   path = tmp_path / 'vocab.txt'
   recipe = make_recipe(corpus, vocab=str(path), vocab_size=7, lengths=(32,))
   output = str(tmp_path / 'data')
-
-  def stop_in_the_second_stage(fn, jobs):
-    if hasattr(jobs[0][0], 'split'):
-      raise Stopped
-    return (fn(*job) for job in jobs)
-
   write_vocab(path, 'the', 'bird')
   with pytest.raises(Stopped):
-    prepare.prepare(recipe, output, stop_in_the_second_stage)
+    prepare.prepare(recipe, output, stop_after(shards.make))
   write_vocab(path, 'the', 'fish')
   prepare.prepare(recipe, output, ONE)
   assert tokenizer.read_vocab(f'{output}/vocab.txt')[5:] == ('the', 'fish')
