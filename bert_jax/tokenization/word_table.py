@@ -6,6 +6,7 @@ Words of up to 16 characters are two integers, so a hash table can look up all
 words of a text at once; each new word is split by WordPiece in Python, once.
 """
 
+import string
 from collections.abc import Callable
 
 import numpy as np
@@ -13,12 +14,9 @@ import numpy as np
 _WORD, _PUNCTUATION = 1, 2
 _KIND = np.zeros(256, np.uint8)  # of a character; 0 is space or a line's end
 _KIND[33:127] = _PUNCTUATION
+_KIND[[*map(ord, string.ascii_letters + string.digits)]] = _WORD
 _KIND[128:] = _WORD
-_LOWER = np.arange(256, dtype=np.uint8)
-for _c in range(33, 127):
-  if chr(_c).isalnum():
-    _KIND[_c] = _WORD
-  _LOWER[_c] = ord(chr(_c).lower())
+_LOWER = np.frombuffer(bytes(range(256)).lower(), np.uint8)  # ASCII alone
 
 _HALF = 8  # characters in an integer
 _KEEP = np.array([(1 << 8 * n) - 1 for n in range(_HALF + 1)], np.uint64)
