@@ -236,18 +236,6 @@ def test_a_bucket_gets_the_same_bytes(corpus, prepared, remote, driver):
   assert storage.list_names(remote) == ['data', 'data.lock']
 
 
-@pytest.mark.slow
-def test_a_move_that_was_cut_off_in_a_bucket_is_finished(
-  corpus, prepared, remote, monkeypatch
-):
-  with monkeypatch.context() as m:
-    m.setattr(storage, 'delete', lambda path: 1 // 0)
-    with pytest.raises(ZeroDivisionError):
-      prepare.prepare(make_recipe(corpus), f'{remote}/data', ONE)
-  assert prepare.prepare(make_recipe(corpus), f'{remote}/data', ONE)
-  assert digest(f'{remote}/data') == digest(prepared[0])
-
-
 def test_the_text_may_lie_in_a_bucket(corpus, prepared, remote):
   files.write_text(f'{remote}/text/a.txt', pathlib.Path(corpus).read_text())
   made = prepare.prepare(
@@ -291,7 +279,8 @@ def test_a_kill_just_before_the_end_loses_nothing(corpus, prepared, tmp_path):
   output = str(tmp_path / 'data')
   shutil.copytree(prepared[0], output + '.partial')
   os.makedirs(output + '.partial/work')  # half removed
-  assert prepare.prepare(make_recipe(corpus), output, ONE) == prepared[1]
+  # No runner is needed, since nothing is made again.
+  assert prepare.prepare(make_recipe(corpus), output, None) == prepared[1]
   assert digest(output) == digest(prepared[0])
 
 

@@ -5,10 +5,10 @@ import os
 import pytest
 
 from bert_jax import errors
-from bert_jax.data import prepare, vocab, vocab_pieces
+from bert_jax.data import document_spill, prepare, vocab, vocab_pieces
 from bert_jax.tokenization import tokenizer
 from tests import commands
-from tests.data.preparation import ONE, Stopped, make_recipe
+from tests.data.preparation import ONE, Stopped, make_recipe, stop_after
 
 _TEXT = [
   'The cat sat on the mat, the rat ran at the cat.',
@@ -31,12 +31,7 @@ def test_it_is_the_vocabulary_that_prepare_trains_for_any_workers(
 
 
 def test_an_interrupted_command_continues(corpus, prepared, tmp_path):
-  output = tmp_path / 'vocab.txt'
-
-  def stop(fn, jobs):
-    yield fn(*jobs[0])
-    raise Stopped
-
+  output, stop = tmp_path / 'vocab.txt', stop_after(document_spill.read)
   with pytest.raises(Stopped):
     vocab.make(make_recipe(corpus), str(output), [], stop)
   done = str(next(tmp_path.rglob('read-00000.json')))
