@@ -77,9 +77,10 @@ def count_words(shard: Shard, recipe: Recipe) -> str:
   """Counts a shard's words in a JSON file, once; returns the file's path."""
   path = os.path.join(shard.work, f'{shard.name}.words')
   if not storage.exists(path):
-    texts = (p for t in _unique(shard)[0] for p in t.document.paragraphs)
     words = vocab_pieces.count_words(
-      texts, recipe.lowercase, recipe.strip_accents
+      tokenizer.words(paragraph, recipe.lowercase, recipe.strip_accents)
+      for text in _unique(shard)[0]
+      for paragraph in text.document.paragraphs
     )
     storage.write(path, json.dumps(words).encode())
   return path

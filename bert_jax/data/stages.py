@@ -295,7 +295,9 @@ def count_words(
   paths = _run(runner, shards.count_words, todo, text.recipe, 'counting words')
   found = list(zip((shard.split for shard in todo), paths, strict=True))
   return [
-    vocab_pieces.merge(files.load_json(path) for of, path in found if of == s)
+    vocab_pieces.count_words(
+      files.load_json(path) for of, path in found if of == s
+    )
     for s in splits
   ]
 

@@ -40,22 +40,13 @@ Counted = Sequence[tuple[str, int]]  # words and how often each occurs
 
 
 def count_words(
-  texts: Iterable[str], lowercase: bool, strip_accents: bool | None = None
-) -> collections.Counter:
-  """Counts the words that BERT's tokenizer splits texts into.
-
-  Beyond two million different words, the rarest are dropped. Equal texts in
-  equal order give equal counts.
-  """
-  return merge(
-    tokenizer.words(text, lowercase, strip_accents) for text in texts
-  )
-
-
-def merge(
   found: Iterable[Mapping[str, int] | Iterable[str]],
 ) -> collections.Counter:
-  """Adds up counts, or words; the order matters beyond two million words."""
+  """Counts words, or adds up their counts.
+
+  Beyond two million different words, the rarest are dropped. Equal words in
+  equal order give equal counts.
+  """
   words: collections.Counter[str] = collections.Counter()
   for some in found:
     words.update(some)
