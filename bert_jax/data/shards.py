@@ -308,19 +308,14 @@ def _pairs(
   few = len(tokens.names) + 2 * len(tokens.ids) // length  # pairs per pass
   at_once = max(1, _PAIRS_AT_ONCE // few)
   for first in range(0, passes, at_once):
-    lanes = [
-      (index[tokens.passes[index] > n], n)
-      for n in range(first, min(first + at_once, passes))
-    ]
+    numbers = np.arange(first, min(first + at_once, passes))
+    n, k = np.nonzero(tokens.passes[index] > numbers[:, None])
+    documents = index[k]  # by pass
+    names = tokens.names[documents]
     yield pairs.make_pairs(
       tokens.texts,
-      np.concatenate([lane for lane, _ in lanes]),
-      np.concatenate(
-        [
-          hashing.mix(recipe.seed, length, n, tokens.names[lane])
-          for lane, n in lanes
-        ]
-      ),
+      documents,
+      hashing.mix(recipe.seed, length, numbers[n], names),
       max_seq_length=length,
       short_seq_prob=recipe.short_seq_prob,
     )
