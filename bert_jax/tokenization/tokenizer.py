@@ -10,7 +10,7 @@ import functools
 import itertools
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -168,23 +168,19 @@ class Tokenizer:
     return {piece.strip(): i for i, piece in enumerate(self.vocab)}
 
   @functools.cached_property
-  def _match(self) -> Callable[[str], bytes]:
-    return wordpiece.Pieces(self._index, self.id_type).match
-
-  @functools.cached_property
   def _letters(self) -> wordpiece.Letters:
     return wordpiece.Letters()
 
   @functools.cached_property
   def _bytes(self) -> word_table.ByteWords:
     def spell(word: bytes) -> bytes:
-      return self._match(self._letters.widen(word))
+      return self._words.match(self._letters.widen(word))
 
     return word_table.ByteWords(spell, self.id_type, self.lowercase)
 
   @functools.cached_property
   def _words(self) -> wordpiece.Words:
-    return wordpiece.Words(self._match)
+    return wordpiece.Words(self._index, self.id_type)
 
   def __getstate__(self):
     # Caches are not pickled: a copy makes its own.

@@ -1,7 +1,7 @@
 """Splits words into the ids of a vocabulary's pieces, with a cache."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -52,25 +52,10 @@ class Letters(dict):
 
 
 class Words(dict):
-  """A cache of the ids of words; emptied when full."""
-
-  def __init__(self, match: Callable[[str], bytes]):
-    super().__init__()
-    self._match = match
-
-  def __missing__(self, word: str) -> bytes:
-    ids = self._match(word)
-    if len(word) <= _MAX_WORD_CHARS:
-      if len(self) >= _MAX_WORDS:
-        self.clear()
-      self[word] = ids
-    return ids
-
-
-class Pieces:
-  """A vocabulary, indexed for matching words."""
+  """The ids of words in a vocabulary: a cache, which is emptied when full."""
 
   def __init__(self, index: dict[str, int], ids: np.dtype):
+    super().__init__()
     first = {
       piece: i.to_bytes(ids.itemsize, 'little') for piece, i in index.items()
     }
@@ -78,6 +63,14 @@ class Pieces:
     self._unknown = first['[UNK]']
     self._first = first, _longest(first)
     self._later = later, _longest(later)
+
+  def __missing__(self, word: str) -> bytes:
+    ids = self.match(word)
+    if len(word) <= _MAX_WORD_CHARS:
+      if len(self) >= _MAX_WORDS:
+        self.clear()
+      self[word] = ids
+    return ids
 
   def match(self, word: str) -> bytes:
     """Returns the ids of a word by greedy longest match, as bytes."""
