@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from bert_jax import errors
-from bert_jax.corpus import clean
+from bert_jax.corpus import clean, text_files
 from bert_jax.corpus.document import Document
 
 Lines = Iterable[tuple[int, bytes]]  # byte offset, line with its line feed
@@ -30,12 +30,15 @@ def is_wiki(head: bytes) -> bool:
   return bool(_DOC.match(_first_line(head)))
 
 
-def is_jsonl(head: bytes, field: str) -> bool:
-  """Returns whether a file begins with an object of JSON with a string `field`.
+def is_jsonl(path: str, head: bytes, field: str) -> bool:
+  """Returns whether a file has lines of JSON, by its extension or beginning.
 
-  WikiExtractor writes such files without an extension. Of a line that is longer
-  than `head`, the beginning decides.
+  WikiExtractor writes such files without an extension; they begin with an
+  object with a string `field`. Of a line that is longer than `head`, the
+  beginning decides.
   """
+  if text_files.get_extension(path) == '.jsonl':
+    return True
   line = _first_line(head)
   try:
     found = json.loads(line.decode('utf-8', 'surrogateescape'))

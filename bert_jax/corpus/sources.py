@@ -71,8 +71,7 @@ def plan(inputs: Sequence[str], layout: str, field: str) -> list[Piece]:
     ranges = [
       part for whole in found for part in _cut(whole, layout, field, most)
     ]
-    for group in _group(ranges, most):
-      pieces.append(Piece(source, tuple(group)))
+    pieces += [Piece(source, tuple(x)) for x in _group(ranges, most)]
   return pieces
 
 
@@ -155,16 +154,11 @@ def _is_divisible(path: str, layout: str, field: str) -> bool:
   if text_files.is_compressed(path):
     return False
   head = text_files.read_head(path)
-  if _is_jsonl(path, head, field):
+  if formats.is_jsonl(path, head, field):
     return True
   if mediawiki.is_dump(head):
     return False
   return layout != 'files' or formats.is_wiki(head)
-
-
-def _is_jsonl(path, head, field):
-  extension = text_files.get_extension(path)
-  return extension == '.jsonl' or formats.is_jsonl(head, field)
 
 
 def _group(ranges: Sequence[Range], most: int) -> Iterator[list[Range]]:
@@ -219,7 +213,7 @@ def _read(file, head, part: Range, layout, field, counts):
   text_files.refuse_utf16(part.path, head)
   text_files.refuse_tar(part.path, head)
   lines = _without_mark(text_files.read_lines(file, part.start))
-  if _is_jsonl(part.path, head, field):
+  if formats.is_jsonl(part.path, head, field):
     return formats.read_jsonl(part.path, lines, stop, field, counts)
   # A document that the damage cuts is used, unlike an object of JSON.
   lines = _until_damage(lines, part.path, counts)
