@@ -131,7 +131,12 @@ def test_unused_sentences_are_put_back():
 
 def test_single_sentences_that_fill_a_pair_always_get_a_random_second():
   found = corpus(50, 5, 80)
-  assert all(pair.is_random for _, pair in all_pairs(found, short=0))
+  one, other = (
+    [x for _, x in all_pairs(found, short=0, key=k)] for k in (0, 1)
+  )
+  assert all(pair.is_random for pair in one)
+  same = [x.second == y.second for x, y in zip(one, other, strict=True)]
+  assert sum(same) < 10  # of 250
 
 
 def test_about_half_are_random_otherwise():
