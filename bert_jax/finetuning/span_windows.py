@@ -252,7 +252,8 @@ def find_spans(
       continue
     text, begin = question.answers[0]
     end = begin + len(text)
-    if begin < 0 or question.context[begin:end] != text:
+    passage = content.passages[question.passage]
+    if begin < 0 or passage[begin:end] != text:
       misplaced.append(question.id)
       continue
     tokens = find_tokens(located[question.passage], begin, end)

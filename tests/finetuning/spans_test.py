@@ -415,7 +415,7 @@ def test_answers_are_recovered_from_the_tokens_of_their_windows(
   words = tokenizer.Tokenizer(VOCAB, lowercase)
   text = before + space + passage
   begin = len(before + space) + passage.index(answer)
-  question = squad.Question('a', 'q', text, 0, ((answer, begin),))
+  question = squad.Question('a', 'q', 0, ((answer, begin),))
   how = encode.How(words, 64, spans=classifier.Spans(stride, 4, 30, None))
   split, _ = span_windows.encode_questions(
     how, squad.Squad('', [question], passages=(text,))

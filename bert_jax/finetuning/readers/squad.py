@@ -17,7 +17,6 @@ class Question(NamedTuple):
 
   Attributes:
     id: its id, under which predictions are written.
-    context: its passage.
     passage: number of its passage in the file.
     answers: (text, first character in the passage) of each right answer; () if
       there is none, None if they are not known: without the field answers, or
@@ -26,7 +25,6 @@ class Question(NamedTuple):
 
   id: str
   text: str
-  context: str
   passage: int
   answers: tuple[tuple[str, int], ...] | None
 
@@ -41,7 +39,7 @@ class Squad(splits.Content):
     return [x.passage for x in self.units]
 
   def list_keys(self):
-    return [(x.id, (x.text, x.context)) for x in self.units]
+    return [(x.id, (x.text, self.passages[x.passage])) for x in self.units]
 
   def take(self, chosen):
     """Returns some of the questions, by number, and the passages they need."""
@@ -74,7 +72,7 @@ def read(path: str) -> Squad:
       passages.append(_get(path, inner, part, 'context', str))
       for n, row in enumerate(_get(path, inner, part, 'qas', list)):
         place = f'{inner}.qas[{n}]'
-        questions.append(_read_question(path, place, row, passages))
+        questions.append(_read_question(path, place, row, len(passages) - 1))
         known = known or any(map(row.get, ('answers', 'is_impossible')))
   if not questions:
     raise errors.UserError(
@@ -86,13 +84,11 @@ def read(path: str) -> Squad:
   return Squad(path, questions, passages=tuple(passages))
 
 
-def _read_question(path, where, row, passages) -> Question:
-  """Returns a question about the last of the passages."""
+def _read_question(path, where, row, passage) -> Question:
   found = Question(
     _get(path, where, row, 'id', str),
     _get(path, where, row, 'question', str),
-    passages[-1],
-    len(passages) - 1,
+    passage,
     None,
   )
   if row.get('is_impossible'):  # its answers are only plausible
