@@ -88,21 +88,19 @@ def encode_questions(
       raise errors.UserError(
         f'{content.path}: no answer is where answer_start says; correct it.'
       )
-  passage_of = [x.passage for x in rows]
-  windows = make(how, [x.text for x in rows], located, passage_of)
-  answers = labels = None
-  if all(x.answers is not None for x in rows):
-    answers = [[text for text, _ in x.answers] for x in rows]
-    labels = label(*windows[:3], spans)
+  encoded, questions, tokens, starts = make(how, rows, located)
+  known = all(x.answers is not None for x in rows)
   sizes = [len(x.ids) for x in located]
   return Questions(
-    windows[0],
-    labels,
-    *windows[1:],
+    encoded,
+    label(encoded, questions, tokens, spans) if known else None,
+    questions,
+    tokens,
+    starts,
     ids=[x.id for x in rows],
-    answers=answers,
+    answers=[[text for text, _ in x.answers] for x in rows] if known else None,
     passages=list(content.passages),
-    passage_of=np.array(passage_of, np.int32),
+    passage_of=np.array([x.passage for x in rows], np.int32),
     begins=np.concatenate([x.begins for x in located]),
     ends=np.concatenate([x.ends for x in located]),
     piece_ends=np.cumsum(sizes, dtype=np.int64),
@@ -111,9 +109,8 @@ def encode_questions(
 
 def make(
   how: encode.How,
-  questions: Sequence[str],
+  rows: Sequence[squad.Question],
   passages: Sequence[offsets.Located],
-  passage_of: Sequence[int],
 ) -> tuple[encode.Encoded, np.ndarray, np.ndarray, np.ndarray]:
   """Encodes questions.
 
@@ -122,7 +119,6 @@ def make(
 
   Args:
     how: `length` is at least 5.
-    passage_of: which passage each question is about, [Q].
 
   Returns:
     `encoded`, `questions`, `tokens` and `starts` of `Questions`.
@@ -133,11 +129,12 @@ def make(
     np.array([i], tokenizer.id_type)
     for i in (tokenizer.cls_id, tokenizer.sep_id)
   )
-  parts, lengths, firsts, rows = [], [], [], []
+  parts, lengths, firsts, windows = [], [], [], []
   plans: dict[tuple[int, int], list] = {}
-  for number, packed in enumerate(tokenizer.packed(questions)):
-    query = np.frombuffer(packed, tokenizer.id_type)[:most]
-    ids = passages[passage_of[number]].ids
+  packed = tokenizer.packed([x.text for x in rows])
+  for number, (row, question) in enumerate(zip(rows, packed, strict=True)):
+    query = np.frombuffer(question, tokenizer.id_type)[:most]
+    ids = passages[row.passage].ids
     first, room = len(query) + 2, length - len(query) - 3
     key = len(ids), room
     if key not in plans:
@@ -147,8 +144,8 @@ def make(
       parts += [cls, query, sep, ids[begin:end], sep]
       lengths.append(first + end - begin + 1)
       firsts.append(first)
-      rows.append((number, begin, first + low - begin, first + high - begin))
-  table = np.array(rows, np.int32).reshape(-1, 4)
+      windows.append((number, begin, first + low - begin, first + high - begin))
+  table = np.array(windows, np.int32).reshape(-1, 4)
   encoded = encode.Encoded(
     ids=np.concatenate(parts),
     ends=np.cumsum(lengths, dtype=np.int64),
