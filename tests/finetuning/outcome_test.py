@@ -1,7 +1,6 @@
 """Tests of runs whose model cannot be exported, or only as another class."""
 
 import csv
-import os
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from bert_jax.inference import source
 from bert_jax.runtime import files, storage
 from bert_jax.train import task
 from tests import models
-from tests.finetuning import made, tags_test
+from tests.finetuning import made
 
 
 def make_config(root, **changes):
@@ -52,20 +51,6 @@ def test_results_that_cannot_be_written_are_one_line(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_left_to_right_model_learns_to_classify(tmp_path, capsys):
-  c = make_config(tmp_path, **{'finetuning.epochs': 30.0})
-  run = made.train(c, tmp_path)
-  out = capsys.readouterr().out
-  assert '  pooler: new, the source has none\n' in out
-  assert (
-    out.count('  no export: BertForSequenceClassification reads [CLS]') == 1
-  )
-  assert not os.path.exists(os.path.join(run, 'export'))
-  assert made.read_json(run, 'results.json')['metrics']['accuracy'] == 1
-  assert check_predict(run, tmp_path / 'texts', tmp_path) == ['dog', 'cat']
-
-
-@pytest.mark.slow
 def test_a_bilstm_on_a_frozen_encoder_leaves_it_bit_for_bit(tmp_path, capsys):
   c = make_config(
     tmp_path,
@@ -89,18 +74,6 @@ def test_a_bilstm_on_a_frozen_encoder_leaves_it_bit_for_bit(tmp_path, capsys):
       np.testing.assert_array_equal(ours[name], x)
   assert trained.head.bilstm['forward_1']['ii']['kernel'].shape == (16, 8)
   check_predict(run, tmp_path / 'texts', tmp_path)
-
-
-@pytest.mark.slow
-def test_a_left_to_right_tagger_is_exported_as_a_decoder(tmp_path):
-  c = make_config(tmp_path, **{'finetuning.epochs': 0.2})
-  c.data.input = tags_test.write_words(tmp_path / 'words')
-  c.task, c.data.text, c.data.label = 'tagging', '', ''
-  run = made.train(c, tmp_path)
-  found = made.read_json(run, 'export', 'config.json')
-  assert found['architectures'] == ['BertForTokenClassification']
-  assert found['is_decoder']
-  assert made.read_with_export(run)[1].config.causal
 
 
 @pytest.mark.slow

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, predict, tasks
-from bert_jax.finetuning import encode, tags
+from bert_jax.config import recipes
+from bert_jax.finetuning import encode, predictions, tags
 from bert_jax.finetuning.readers import conll
 from tests import models, peak
-from tests.finetuning import made
+from tests.finetuning import made, predictions_test
 
 
 def write_words(folder):
@@ -159,23 +160,24 @@ def test_a_column_by_name_is_refused_not_a_missing_dev_file(tmp_path):
   assert any(x.startswith('dev: 2 sentences, ') for x in lines)
 
 
-@pytest.mark.slow
-def test_the_words_are_in_the_column_of_the_training_data(tmp_path):
-  c = make_config(tmp_path)
-  for name in ('train', 'dev'):
-    path = tmp_path / 'words' / f'{name}.conll'
-    lines = path.read_text().split('\n')
-    path.write_text('\n'.join(x and f'dog\t{x}' for x in lines))
-  c.data.input, c.data.text = str(tmp_path / 'words'), '1'
-  (tmp_path / 'words' / 'test.txt').unlink()
-  c.finetuning.epochs = 0.2
-  model = os.path.join(made.train(c, tmp_path), 'export')
+@pytest.mark.parametrize(
+  'column, words', [(None, ['the', 'cats']), ('0', ['dog', 'dog'])]
+)
+def test_the_words_are_in_the_column_of_the_training_data(
+  tmp_path, column, words
+):
+  c = recipes.finetuning()
+  c.data.text = '1'
+  model = predictions_test.make_model(task='tagging')
+  head = model.head._replace(columns=tags.TASK.list_columns(c))
   given, output = tmp_path / 'in.txt', str(tmp_path / 'out.conll')
   given.write_text('dog the\ndog cats\n')
-  for column, words in ((None, ['the', 'cats']), ('0', ['dog', 'dog'])):
-    predict.predict(model, str(given), output, (column, None, None))
-    rows = [line.split('\t')[0] for line in made.read_lines(output)]
-    assert rows == words
+  job = predictions.Job(
+    '', model._replace(head=head), str(given), output, (column,), 32
+  )
+  predictions.predict(job, tasks.SUPERVISED)
+  rows = [line.split('\t')[0] for line in made.read_lines(output)]
+  assert rows == words
 
 
 # [PAD] [UNK] [CLS] [SEP] [MASK] the cat dog ##s
