@@ -61,40 +61,6 @@ def _define_flags():
   flags.mark_flags_as_required(['model', 'input', 'output'])
 
 
-def predict(
-  model: str,
-  given: str,
-  output: str,
-  columns: Sequence[str | None] = (None, None, None),
-  batch_size: int = 32,
-  safe_cells: bool = False,
-  label: str = '',
-  keep: Sequence[str] = (),
-) -> int:
-  """Writes the predictions for a file, atomically; arguments as the flags.
-
-  Args:
-    columns: of the text, of a second text and of choices; None is the training
-      data's.
-    label: column of the right labels, to score by; '' for no scores.
-    keep: columns of a table to copy into the output; ('all',) is all.
-
-  Returns:
-    The number of rows, words or questions.
-  """
-  # Imported here, so that --help does not wait for jax.
-  from bert_jax import tasks
-  from bert_jax.finetuning import predictions
-  from bert_jax.inference import source
-
-  found = source.read(model)
-  job = predictions.Job(
-    *(model, found, given, output, tuple(columns)),
-    *(batch_size, safe_cells, label, keep),
-  )
-  return predictions.predict(job, tasks.SUPERVISED)
-
-
 def predict_texts(
   model: Any,
   texts: Sequence[str],
@@ -122,18 +88,24 @@ def predict_texts(
 
 
 def main():
+  # Imported here, so that --help does not wait for jax.
+  from bert_jax import tasks
+  from bert_jax.finetuning import predictions
+  from bert_jax.inference import source
+
   given = flags.FLAGS
-  columns = given.text, given.pair, given.choices
-  count = predict(
+  job = predictions.Job(
     given.model,
+    source.read(given.model),
     given.input,
     given.output,
-    columns,
+    (given.text, given.pair, given.choices),
     given.batch_size,
     given.safe_cells,
     given.label,
     given.keep,
   )
+  count = predictions.predict(job, tasks.SUPERVISED)
   print(f'wrote {given.output}: {errors.count(count, "prediction")}')
 
 

@@ -4,8 +4,6 @@ import csv
 
 import pytest
 
-from bert_jax import predict
-from tests import commands
 from tests.finetuning import made
 
 TEXTS = ['the dog', 'cat', '', 'the the the dogs', 'cats', 'dog ' * 20]
@@ -17,9 +15,8 @@ def test_every_row_is_predicted_in_order(finetuned, tmp_path, capsys):
   given, output = tmp_path / 'in.csv', tmp_path / 'out.tsv'
   with open(given, 'w', encoding='utf-8', newline='') as file:
     csv.writer(file).writerows([('number', '=x'), *enumerate(TEXTS)])
-  flags = [f'--model={finetuned}/export', f'--input={given}', '--batch_size=4']
-  flags += ['--text==x', '--keep==x,number', '--safe_cells']
-  commands.run(predict, *flags, f'--output={output}')
+  flags = '--text==x', '--keep==x,number', '--safe_cells', '--batch_size=4'
+  made.predict(f'{finetuned}/export', given, output, *flags)
   rows = list(csv.DictReader(made.read_lines(output), delimiter='\t'))
   assert list(rows[0]) == ["'=x", 'number', 'prediction', 'probability']
   for i, (row, label) in enumerate(zip(rows, EXPECTED, strict=True)):

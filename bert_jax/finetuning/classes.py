@@ -193,9 +193,7 @@ def predict_texts(
   batch_size: int,
 ) -> list[dict[str, Any]]:
   """Returns the predictions of `bert_jax.predict.predict_texts`."""
-  # JSONL has the probabilities of all classes.
-  job = predictions.Job(path, model, '', '.jsonl', (), batch_size)
-  predictions.check_head(job)
+  predictions.check_head(path, model)
   if model.head.task != TASK.name:
     raise errors.UserError(
       f'{path} is a model for {model.head.task}, not for classes or numbers of '
@@ -208,7 +206,7 @@ def predict_texts(
   if not len(texts):  # also of an array
     return []
   others = None if pairs is None else list(pairs)
-  encoded = _encode(job.how, list(texts), others)
+  encoded = _encode(predictions.get_how(model), list(texts), others)
   split = TextRows(encoded, None, not model.head.labels, [])
-  found = job.predict(TASK, split)
+  found = predictions.predict_rows(TASK, model, split, batch_size, whole=True)
   return list(row_task.list_rows(model.head.labels, found))

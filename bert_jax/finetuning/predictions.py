@@ -18,49 +18,59 @@ _LENGTH_STEP = 16  # tokens
 
 
 class Job(NamedTuple):
-  """What is to be predicted; fields as the arguments of `bert_jax.predict`.
+  """What is to be predicted for a file; fields as the flags of `predict`.
 
   Attributes:
-    output: the file to write; JSONL has the probabilities of all classes.
+    path: of the model.
+    columns: of the text, of a second text and of choices; None is the training
+      data's.
+    keep: columns of a table to copy into the output; ('all',) is all.
   """
 
   path: str
   model: source.Source
   given: str
   output: str
-  columns: tuple[str | None, ...]
-  batch_size: int
+  columns: tuple[str | None, ...] = (None, None, None)
+  batch_size: int = 32
   safe_cells: bool = False
   label: str = ''
   keep: Sequence[str] = ()
 
-  @property
-  def how(self) -> encode.How:
-    head, words = self.model.head, self.model.tokenizer
-    return encode.How(words, head.max_length, head.form, head.spans)
 
-  def predict(self, this: supervised.Supervised, split: encode.Rows) -> Any:
-    """Returns what is kept of the predictions for all rows of a split.
+def get_how(model: source.Source) -> encode.How:
+  """Returns how texts become rows of a fine-tuned model."""
+  head = model.head
+  return encode.How(model.tokenizer, head.max_length, head.form, head.spans)
 
-    It computes in float32, without dropout.
-    """
-    found, head, kept = self.model, self.model.head, None
-    config = dataclasses.replace(found.config, dtype='float32')
-    module = fine_tuned.make_head_module(head, config)
-    params = jax.device_put(head.add_to(found.params))
-    compute = this.make_compute(head.spans)
-    batches = encode.batch_by_length(
-      split.lengths, self.batch_size, _LENGTH_STEP, config.max_positions
-    )
-    with progress.Progress(split.size, 'rows', 'predicting') as bar:
-      for rows, full, length in batches:
-        batch = split.make_batch(full, length, found.tokenizer.pad_id)
-        batch = jax.tree.map(jnp.asarray, batch)
-        outputs = jax.device_get(_apply(params, batch, module, compute))
-        whole = self.output.endswith('.jsonl')
-        kept = split.keep(kept, rows, outputs, whole)
-        bar.update(len(rows))
-    return kept
+
+def predict_rows(
+  this: supervised.Supervised,
+  model: source.Source,
+  split: encode.Rows,
+  batch_size: int,
+  whole: bool = False,
+) -> Any:
+  """Returns what `Rows.keep` keeps of the predictions for all rows of a split.
+
+  It computes in float32, without dropout.
+  """
+  head, kept = model.head, None
+  config = dataclasses.replace(model.config, dtype='float32')
+  module = fine_tuned.make_head_module(head, config)
+  params = jax.device_put(head.add_to(model.params))
+  compute = this.make_compute(head.spans)
+  batches = encode.batch_by_length(
+    split.lengths, batch_size, _LENGTH_STEP, config.max_positions
+  )
+  with progress.Progress(split.size, 'rows', 'predicting') as bar:
+    for rows, full, length in batches:
+      batch = split.make_batch(full, length, model.tokenizer.pad_id)
+      batch = jax.tree.map(jnp.asarray, batch)
+      outputs = jax.device_get(_apply(params, batch, module, compute))
+      kept = split.keep(kept, rows, outputs, whole)
+      bar.update(len(rows))
+  return kept
 
 
 @precision.jit_inference('module', 'compute')
@@ -70,13 +80,15 @@ def _apply(params, batch, module, compute):
 
 def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
   """Writes the predictions for a file, atomically; returns their number."""
-  check_head(job)
+  check_head(job.path, job.model)
   head = job.model.head
   this = tasks[head.task]
   _check_flags(job, this)
   content = this.read_given(job)
-  split, _ = this.encode(job.how, content, head.labels)
-  kept = job.predict(this, split)
+  split, _ = this.encode(get_how(job.model), content, head.labels)
+  # Only JSONL has the probabilities of all classes.
+  whole = job.output.endswith('.jsonl')
+  kept = predict_rows(this, job.model, split, job.batch_size, whole)
   found, _ = this.decide(split, kept, head.spans, tune=False)
   this.write_given(job, content, split, found)
   if split.labels is not None:
@@ -93,13 +105,13 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
   return split.count()
 
 
-def check_head(job: Job):
+def check_head(path: str, model: source.Source):
   """Raises errors.UserError if a model has no head that predicts."""
-  if job.model.head is None:
+  if model.head is None:
     raise errors.UserError(
-      f'{job.path} has no head that predicts anything of a text; fine-tune it '
+      f'{path} has no head that predicts anything of a text; fine-tune it '
       f'first: python -m bert_jax.main --config=configs/classify.py '
-      f'--config.init_from={job.path}'
+      f'--config.init_from={path}'
     )
 
 

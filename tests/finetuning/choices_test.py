@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import errors, predict
+from bert_jax import errors
 from bert_jax.config import recipes
 from bert_jax.finetuning import choices, supervised
 from bert_jax.finetuning.readers import examples, table_files
@@ -238,7 +238,7 @@ def test_choices_of_a_file_are_predicted_in_order(run, tmp_path):
   given = write(tmp_path / 'in.jsonl', rows)
   output = str(tmp_path / 'out.jsonl')
   model = f'{run}/export'
-  assert predict.predict(model, given, output, batch_size=4) == 3
+  made.predict(model, given, output, '--batch_size=4')
   found = [json.loads(line) for line in made.read_lines(output)]
   assert [row['prediction'] for row in found] == ['1', '0', '1']
   assert sum(found[0]['probabilities'].values()) == pytest.approx(1, abs=1e-5)

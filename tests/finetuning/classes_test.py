@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import errors, main, param_names, predict
+from bert_jax import errors, main, param_names
 from bert_jax.finetuning import (
   batches,
   classes,
@@ -226,7 +226,7 @@ def test_the_results_say_what_was_learnt(finetuned):
 def test_a_model_is_scored_later_as_at_the_end_of_its_run(finetuned, tmp_path):
   dev = os.path.join(os.path.dirname(finetuned), 'texts', 'dev.csv')
   model, output = os.path.join(finetuned, 'export'), str(tmp_path / 'x.csv')
-  predict.predict(model, dev, output, label='label')
+  made.predict(model, dev, output, '--label=label')
   found = made.read_json(tmp_path / 'x.scores.json')
   assert found == {
     name: made.read_json(finetuned, 'results.json')[name] for name in found

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from bert_jax import errors, main, predict
+from bert_jax import errors, main
 from bert_jax.finetuning import tags
 from bert_jax.finetuning.features import FeatureRows, read_models
 from bert_jax.inference import hidden_states
@@ -132,7 +132,7 @@ def test_a_run_trains_a_head_on_features_that_it_computes_once(
   assert trained[-1] < trained[0]
   assert os.path.exists(os.path.join(run, 'results.json'))
   with pytest.raises(errors.UserError, match='only a head.*are in predictions'):
-    predict.predict(run, f'{texts}/test.csv', str(tmp_path / 'out.csv'))
+    made.predict(run, f'{texts}/test.csv', tmp_path / 'out.csv')
   # The model is not needed any more: nothing is computed again.
   os.remove(source)
   monkeypatch.setattr('bert_jax.finetuning.features._compute_all', None)

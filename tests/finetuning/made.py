@@ -7,13 +7,14 @@ import os
 import numpy as np
 
 from bert_jax import main, tasks
+from bert_jax import predict as predict_command
 from bert_jax.config import recipes
 from bert_jax.finetuning import encode
 from bert_jax.inference import source
 from bert_jax.interop import hugging_face, npz
 from bert_jax.train.task import list_phases
 from bert_jax.workdir import log
-from tests import models
+from tests import commands, models
 
 BERT = dataclasses.replace(
   models.CONFIG, max_positions=16, type_vocab_size=2, dropout=0.0
@@ -102,6 +103,12 @@ def train(c, root) -> str:
   """Runs a config in a folder's `run`, whose path is returned."""
   main.run(c, str(root / 'run'))
   return str(root / 'run')
+
+
+def predict(model, given, output, *more):
+  """Runs the command that predicts for a file; more are further flags."""
+  flags = f'--model={model}', f'--input={given}', f'--output={output}'
+  commands.run(predict_command, *flags, *more)
 
 
 def list_logged(run, kind) -> list[dict]:

@@ -27,17 +27,16 @@ def make_model(count=CLASSES, bias=0.0, **fields):
   return source.Source(params, made.BERT, models.TOKENIZER, head=head)
 
 
-def predict_rows(model, output):
+def predict_rows(model, whole=True):
   """Returns (rows of different lengths, what is kept of their predictions)."""
   texts = ['the ' * n + 'cat' for n in (12, 0, 5, 1, 9)]
   split = encode.Rows(made.encode_rows(texts, None, 16), None)
-  job = predictions.Job('', model, '', output, (), 2)
-  return split, job.predict(classes.TASK, split)
+  return split, predictions.predict_rows(classes.TASK, model, split, 2, whole)
 
 
 def test_logits_are_in_order_and_do_not_depend_on_the_rows_beside():
   model = make_model(3)
-  split, found = predict_rows(model, '.jsonl')
+  split, found = predict_rows(model)
   assert found['logits'].shape == (5, 3)
   assert found['logits'].dtype == np.float32
   module = classifier.Classifier(made.BERT, 3, 0.0)
@@ -51,11 +50,11 @@ def test_logits_are_in_order_and_do_not_depend_on_the_rows_beside():
 
 def test_classes_are_the_likeliest_and_in_order():
   # Without this bias, all rows are of one class.
-  logits = predict_rows(make_model(3), '.jsonl')[1]['logits']
+  logits = predict_rows(make_model(3))[1]['logits']
   model = make_model(3, -logits.mean(0))
-  whole = predict_rows(model, '.jsonl')[1]
+  whole = predict_rows(model)[1]
   expected = encode.to_probabilities(whole['logits'])
-  _, kept = predict_rows(model, '.csv')
+  _, kept = predict_rows(model, whole=False)
   assert list(kept) == ['chosen', 'probability']  # no logits of many classes
   np.testing.assert_array_equal(kept['chosen'], expected.argmax(-1))
   np.testing.assert_array_equal(kept['probability'], expected.max(-1))
@@ -67,9 +66,7 @@ def predict_file(tmp_path, content, name='out.csv', **fields):
   """Returns the path of the predictions for a table."""
   given, output = tmp_path / 'in.csv', str(tmp_path / name)
   given.write_text(content)
-  job = predictions.Job(
-    '', make_model(), str(given), output, (None, None), 32, **fields
-  )
+  job = predictions.Job('', make_model(), str(given), output, **fields)
   predictions.predict(job, tasks.SUPERVISED)
   return output
 
@@ -143,7 +140,7 @@ def test_what_cannot_be_predicted_is_refused(tmp_path, fields, message):
 def test_what_a_tsv_cannot_hold_is_refused_before_predicting(
   tmp_path, monkeypatch
 ):
-  monkeypatch.delattr(predictions.Job, 'predict')
+  monkeypatch.delattr(predictions, 'predict_rows')
   content = 'id,text\n1,a\n2,"b\nc"\n'
   with pytest.raises(errors.UserError, match=r"line 3 has .*'text'.* .csv or"):
     predict_file(tmp_path, content, 'out.tsv', keep=['all'])
@@ -157,7 +154,7 @@ def test_what_a_tsv_cannot_hold_is_refused_before_predicting(
     *(
       (
         'tagging',
-        {'columns': (x, None)},
+        {'columns': (x,)},
         f"--text='{x}' is not the number of a col",
       )
       for x in ('words', '1.0', '²')
@@ -167,10 +164,7 @@ def test_what_a_tsv_cannot_hold_is_refused_before_predicting(
 )
 def test_flags_without_a_meaning_are_refused(task, fields, message):
   output = 'out.conll' if 'columns' in fields else 'out.csv'
-  given = {'columns': (None, None), **fields}
-  job = predictions.Job(
-    *('', make_model(task=task), 'in.txt', output), batch_size=32, **given
-  )
+  job = predictions.Job('', make_model(task=task), 'in.txt', output, **fields)
   with pytest.raises(errors.UserError, match=message):
     predictions.predict(job, tasks.SUPERVISED)
 

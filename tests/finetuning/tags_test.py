@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from bert_jax import errors, predict, tasks
+from bert_jax import errors, tasks
 from bert_jax.config import recipes
 from bert_jax.finetuning import encode, predictions, tags
 from bert_jax.finetuning.readers import conll
@@ -88,12 +88,12 @@ def test_the_export_is_the_run_and_has_no_pooler(run):
 def test_a_file_is_tagged_and_scored(run, tmp_path):
   (tmp_path / 'in.txt').write_text('dog\ne\n\n\nthe\ncats\n')
   given, output = str(tmp_path / 'in.txt'), str(tmp_path / 'out.conll')
-  assert predict.predict(f'{run}/export', given, output) == 4
+  made.predict(f'{run}/export', given, output)
   assert made.read_lines(output) == [
     'dog\tB-ORG', 'e\tI-ORG', '', '', 'the\tO', 'cats\tB-PER'
   ]  # fmt: skip
   dev = os.path.join(os.path.dirname(run), 'words', 'dev.conll')
-  predict.predict(run, dev, output, label='-1')
+  made.predict(run, dev, output, '--label=-1')
   found = made.read_json(tmp_path / 'out.scores.json')
   expected = made.read_json(run, 'results.json')
   assert found['kinds'] == expected['kinds']
@@ -173,7 +173,7 @@ def test_the_words_are_in_the_column_of_the_training_data(
   given, output = tmp_path / 'in.txt', str(tmp_path / 'out.conll')
   given.write_text('dog the\ndog cats\n')
   job = predictions.Job(
-    '', model._replace(head=head), str(given), output, (column,), 32
+    '', model._replace(head=head), str(given), output, (column,)
   )
   predictions.predict(job, tasks.SUPERVISED)
   rows = [line.split('\t')[0] for line in made.read_lines(output)]
