@@ -126,12 +126,6 @@ class Classes(row_task.RowTask):
       None if numbers or gpt else math.log(module.outputs),
     )
 
-  def find_bias(self, rows, count):
-    """Returns the classes' log frequencies, or the mean of numbers."""
-    if count:
-      return super().find_bias(rows, count)
-    return np.array([np.mean(rows.labels)], np.float32)
-
   def list_metrics(self, labels, glue=''):
     """Returns the metrics of a GLUE task, or else of classes or of numbers."""
     known = splits.find_glue(glue)

@@ -122,8 +122,14 @@ def score(run: Run) -> dict[str, Any]:
 def _export(run, results) -> str | None:
   """Writes `export/` if transformers has such a model; else returns why not."""
   config, head = run.config, make_head(run)
-  problem = find_problem(run.task, config, head)
-  if problem:
+  if not run.task.auto:
+    return f'transformers has no class for {run.task.name}'
+  if config.finetuning.features != fine_tuned.NO_FEATURES:
+    return (
+      'only a head was trained, on features of frozen models, and transformers '
+      'has no class for it'
+    )
+  if problem := hugging_face.find_problem(model_config(config), head):
     return problem
   size = sum(x.size for x in jax.tree.leaves(run.params))
   hugging_face.export(
@@ -150,22 +156,6 @@ def make_head(run: Run) -> classifier.Head:
     form=run.config.finetuning.form,
     spans=run.settings,
   )
-
-
-def find_problem(
-  this: supervised.Supervised,
-  config: config_dict.ConfigDict,
-  head: classifier.Head,
-) -> str | None:
-  """Returns why a run's model cannot be exported; None if it can."""
-  if not this.auto:
-    return f'transformers has no class for {this.name}'
-  if config.finetuning.features != fine_tuned.NO_FEATURES:
-    return (
-      'only a head was trained, on features of frozen models, and transformers '
-      'has no class for it'
-    )
-  return hugging_face.find_problem(model_config(config), head)
 
 
 def _tell(run, results, problem, more):
@@ -223,7 +213,7 @@ def make_card(
     f'{this.describe_prediction(config, labels)}.',
     '## Evaluation',
     markdown.make_table(head, _list_scores(results)),
-    f'Intervals are bootstrapped over the {this.drawn}, and at least as wide '
+    f'Intervals are bootstrapped over the {this.unit}s, and at least as wide '
     "as Wilson's; another seed may differ by more. `constant` "
     f'{this.describe_constant(config, labels)}.'
     + (_BEST.format(**results) if results['select'] == 'best' else '')

@@ -25,7 +25,7 @@ class Spans(supervised.Supervised):
 
   name = 'spans'
   pipeline, auto = 'question-answering', 'QuestionAnswering'
-  counted, drawn = 'questions', 'questions'
+  counted = 'questions'
   rows = span_windows.Questions
   unit = place = 'question'
   extension = '.json'

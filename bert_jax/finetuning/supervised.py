@@ -59,10 +59,9 @@ class Supervised(abc.ABC):
     pipeline: its name on Hugging Face's hub, for the model card.
     auto: class of transformers after `AutoModelFor`; '' if it has none, so that
       nothing is exported.
-    counted, drawn: nouns of the card for what is counted, and for what is
-      resampled for intervals.
+    counted: noun of the card for what is counted.
     rows: the class of its rows.
-    unit: the noun for what files hold, to print.
+    unit: the noun for what files hold and what is resampled for intervals.
     place: what identifies a unit, to print.
     extension: of its files in the folder `predictions`.
     outputs: extensions of the files that `bert_jax.predict` writes.
@@ -73,7 +72,7 @@ class Supervised(abc.ABC):
   name: str
   pipeline: str
   auto = ''
-  counted, drawn = 'rows', 'rows'
+  counted = 'rows'
   rows: type[encode.Rows] = encode.Rows
   unit, place = 'row', 'line'
   extension = '.tsv'
@@ -218,11 +217,14 @@ class Supervised(abc.ABC):
     return SUMS, {}, math.log(module.outputs)
 
   def find_bias(self, rows: Any, count: int) -> np.ndarray:
-    """Returns first biases of a head, the labels' log frequencies, float32 [C].
+    """Returns first biases of a head, float32 [C]; `count` is 0 for numbers.
 
-    With a small model's few updates, biases of 0 would still be far from what
-    is right on average, and its other weights would learn that instead.
+    They are the labels' log frequencies, or the mean of numbers. With a small
+    model's few updates, biases of 0 would still be far from what is right on
+    average, and its other weights would learn that instead.
     """
+    if not count:
+      return np.array([np.mean(rows.labels)], np.float32)
     found = np.bincount(rows.labels, minlength=count) + 1
     return np.log(found / found.sum()).astype(np.float32)
 

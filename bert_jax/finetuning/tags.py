@@ -78,7 +78,7 @@ class Tags(supervised.Supervised):
 
   name = 'tagging'
   pipeline, auto = 'token-classification', 'TokenClassification'
-  counted, drawn = 'words', 'sentences'
+  counted = 'words'
   rows = Words
   unit = 'sentence'
   extension = '.conll'
