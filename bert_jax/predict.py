@@ -78,13 +78,32 @@ def predict_texts(
     A dict for each text: its `prediction`, a class or a number, and, of a
     class, its `probability` and the `probabilities` of all classes.
   """
-  from bert_jax.finetuning import classes
+  from bert_jax.finetuning import classes, predictions, row_task
   from bert_jax.inference import source
 
   named = isinstance(model, str)
   found = source.read(model) if named else model
-  path = model if named else found.origin
-  return classes.predict_texts(path, found, texts, pairs, batch_size)
+  path, head = model if named else found.origin, found.head
+  predictions.check_head(path, found)
+  if head.task != classes.TASK.name:
+    raise errors.UserError(
+      f'{path} is a model for {head.task}, not for classes or numbers of texts; '
+      'predict for a file.'
+    )
+  if pairs is not None and len(pairs) != len(texts):
+    raise errors.UserError(
+      f'{len(pairs):,} pairs for {len(texts):,} texts; give one for each text.'
+    )
+  if not len(texts):  # also of an array
+    return []
+  others = None if pairs is None else list(pairs)
+  how = predictions.get_how(found)
+  encoded = classes.encode_texts(how, list(texts), others)
+  rows = classes.TextRows(encoded, None, not head.labels, [])
+  kept = predictions.predict_rows(
+    classes.TASK, found, rows, batch_size, whole=True
+  )
+  return list(row_task.list_rows(head.labels, kept))
 
 
 def main():

@@ -4,22 +4,14 @@ import dataclasses
 import math
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning import (
-  encode,
-  gpt_form,
-  predictions,
-  row_task,
-  supervised,
-)
+from bert_jax.finetuning import encode, gpt_form, row_task, supervised
 from bert_jax.finetuning.readers import examples, splits, table_files
-from bert_jax.inference import source
 from bert_jax.model import classifier
 from bert_jax.runtime import files
 
@@ -87,7 +79,7 @@ class Classes(row_task.RowTask):
       facts['labels'] = {
         x: float(getattr(numbers, x)()) for x in ('min', 'max')
       }
-    encoded = _encode(how, content.texts, content.pairs)
+    encoded = encode_texts(how, content.texts, content.pairs)
     ids = [x.id for x in content.units]
     return TextRows(encoded, numbers, not labels, ids), facts
 
@@ -172,35 +164,11 @@ def _is_gpt(module) -> bool:
   return isinstance(module, classifier.GptClassifier)
 
 
-def _encode(how, texts, pairs) -> encode.Encoded:
+def encode_texts(
+  how: encode.How, texts: Sequence[str], pairs: Sequence[str] | None
+) -> encode.Encoded:
+  """Returns rows of texts or, unless `pairs` is None, of pairs of texts."""
   firsts = encode.tokenize(how.tokenizer, texts)
   seconds = pairs and encode.tokenize(how.tokenizer, pairs)
   join = gpt_form.join if how.form == 'gpt' else encode.join
   return join(how.tokenizer, firsts, seconds, how.length)
-
-
-def predict_texts(
-  path: str,
-  model: source.Source,
-  texts: Sequence[str],
-  pairs: Sequence[str] | None,
-  batch_size: int,
-) -> list[dict[str, Any]]:
-  """Returns the predictions of `bert_jax.predict.predict_texts`."""
-  predictions.check_head(path, model)
-  if model.head.task != TASK.name:
-    raise errors.UserError(
-      f'{path} is a model for {model.head.task}, not for classes or numbers of '
-      'texts; predict for a file.'
-    )
-  if pairs is not None and len(pairs) != len(texts):
-    raise errors.UserError(
-      f'{len(pairs):,} pairs for {len(texts):,} texts; give one for each text.'
-    )
-  if not len(texts):  # also of an array
-    return []
-  others = None if pairs is None else list(pairs)
-  encoded = _encode(predictions.get_how(model), list(texts), others)
-  split = TextRows(encoded, None, not model.head.labels, [])
-  found = predictions.predict_rows(TASK, model, split, batch_size, whole=True)
-  return list(row_task.list_rows(model.head.labels, found))
