@@ -58,10 +58,6 @@ class Choices(row_task.RowTask):
   rows = ChoiceRows
   cut = 'choice'
   needed = 'text', 'choices'
-  asking = (
-    'columns hold texts and choices; give --text=COLUMN and --choices=COLUMN, '
-    'and --pair=COLUMN if need be'
-  )
 
   def read(self, config, tokenizer):
     """Reads and encodes tables; rows of all files have equally many choices."""

@@ -28,15 +28,11 @@ class RowTask(supervised.Supervised):
   Attributes:
     cut: the noun with which truncated rows are counted.
     needed: the columns without which nothing can be read.
-    asking: what to give if the model does not say which columns these are.
   """
 
   takes_keep = True
   cut = 'row'
   needed: tuple[str, ...] = ('text',)
-  asking = (
-    'column holds the text; give --text=COLUMN and, for pairs, --pair=COLUMN'
-  )
 
   def read_file(self, source, split, path):
     """Reads a table by the config's columns; a test file needs no labels."""
@@ -101,7 +97,11 @@ class RowTask(supervised.Supervised):
     ]
     columns = examples.Columns(*names)._replace(label=job.label)
     if None in (getattr(columns, x) for x in self.needed):
-      raise errors.UserError(f'the model does not say which {self.asking}.')
+      asked = ' and '.join(f'--{x}=COLUMN' for x in self.needed)
+      raise errors.UserError(
+        f'the model does not say which columns it reads; give {asked} and, for '
+        'a second text, --pair=COLUMN.'
+      )
     table = table_files.read(job.given)
     kept = choose_kept(table, job.keep, job.output)
     rows = self.read_table(table, columns, bool(job.label), ASKED)

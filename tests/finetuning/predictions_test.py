@@ -169,6 +169,18 @@ def test_flags_without_a_meaning_are_refused(task, fields, message):
     predictions.predict(job, tasks.SUPERVISED)
 
 
+@pytest.mark.parametrize(
+  'task, flags',
+  [('classification', '--text=COLUMN'), ('choice', '--choices=COLUMN')],
+)
+def test_a_model_of_transformers_own_has_to_be_told_the_columns(task, flags):
+  model = make_model(task=task)
+  model = model._replace(head=model.head._replace(columns=()))
+  job = predictions.Job('', model, 'in.csv', 'out.csv')
+  with pytest.raises(errors.UserError, match=f'give .*{flags} and, for a sec'):
+    predictions.predict(job, tasks.SUPERVISED)
+
+
 def test_python_gives_lists_and_gets_lists(tmp_path):
   texts, model = ['the cat', 'dog', '', 'cats'], make_model()
   found = predict.predict_texts(model, texts)
