@@ -36,21 +36,16 @@ class Batches:
     self, phase: task.Phase, step: int, rows: np.ndarray | None = None
   ) -> task.Batch:
     """Returns the given rows of a step's global batch; None means all rows."""
-    if rows is None:
-      rows = np.arange(phase.batch_size)
-    count = packing.count_rows(self._share, len(rows))
-    if count:
-      records = self._ordered.find_records(phase, step)[rows]
-      batch = self._split.make_batch(records, phase.seq_length, self._pad_id)
-      return packing.pack(batch, count)
-    if self._ordered is not None and len(buckets.list_lengths(phase)) > 1:
+    rows = np.arange(phase.batch_size) if rows is None else rows
+    if self._ordered is not None:
       whole, length = self._ordered.find_batch(phase, step)
-      return self._split.make_batch(whole[rows], length, self._pad_id)
-    start = (step - phase.first) * phase.batch_size
-    records, _ = hashing.find_records(
-      self._seed, start + rows, self._split.size
-    )
-    return self._split.make_batch(records, phase.seq_length, self._pad_id)
+      records = whole[rows]
+    else:
+      numbers = (step - phase.first) * phase.batch_size + rows
+      records, _ = hashing.find_records(self._seed, numbers, self._split.size)
+      length = phase.seq_length
+    batch = self._split.make_batch(records, length, self._pad_id)
+    return packing.pack(batch, packing.count_rows(self._share, len(rows)))
 
 
 class Unseen:

@@ -116,6 +116,8 @@ class Order:
   def find_batch(self, phase: task.Phase, step: int) -> tuple[np.ndarray, int]:
     """Returns (records of a step's batch, int64 [B]; its length)."""
     records = self.find_records(phase, step)
+    if self._dealt:
+      return records, phase.seq_length
     return records, choose_length(phase, self._lengths[records])
 
   def find_records(self, phase: task.Phase, step: int) -> np.ndarray:
