@@ -57,43 +57,31 @@ def test_a_file_may_be_compressed_and_be_read_in_part(tmp_path):
   assert found.passages == ('She did.',) and len(found.units) == 2
 
 
-@pytest.mark.parametrize(
-  ('content', 'answers'),
-  [
-    (change(answers=[]), ()),
-    (change(is_impossible=True, plausible_answers=[]), ()),
-    (change({'id': 'c', 'question': 'Who?'}), None),
-    (change({'id': 'c', 'question': 'Who?', 'is_impossible': True}), ()),
-  ],
-)
-def test_answers_may_be_none_or_unknown(tmp_path, content, answers):
-  assert squad.read(write(tmp_path, content)).units[-1].answers == answers
+KNOWN, EMPTY = {'answers': QUESTION['answers']}, {'answers': []}
+SHE = (('She', 0),)
 
 
 @pytest.mark.parametrize(
-  ('fields', 'answers'),
+  ('questions', 'answers'),
   [
-    ({'answers': []}, None),
-    ({'answers': [], 'is_impossible': False}, None),
-    ({'answers': [], 'is_impossible': True}, ()),
+    ([KNOWN, EMPTY], [SHE, ()]),
+    ([EMPTY, KNOWN], [(), SHE]),
+    ([KNOWN, KNOWN | {'is_impossible': True}], [SHE, ()]),  # only plausible
+    ([KNOWN, {}], [SHE, None]),
+    ([KNOWN, {'is_impossible': True}], [SHE, ()]),
+    # Without any answer in the file, none is known.
+    ([EMPTY, EMPTY], [None, None]),
+    ([EMPTY | {'is_impossible': False}], [None]),
+    ([EMPTY | {'is_impossible': True}], [()]),
   ],
 )
-def test_without_any_answer_in_the_file_none_is_known(
-  tmp_path, fields, answers
-):
-  row = {'id': 'a', 'question': 'Who?', **fields}
-  rows = [{**row, 'id': str(i)} for i in range(3)]
+def test_answers_may_be_none_or_unknown(tmp_path, questions, answers):
+  rows = [
+    {'id': str(i), 'question': 'Who?', **x} for i, x in enumerate(questions)
+  ]
   content = {'data': [{'paragraphs': [{'context': 'She did.', 'qas': rows}]}]}
-  path = write(tmp_path, content)
-  assert {x.answers for x in squad.read(path).units} == {answers}
-
-
-def test_an_answer_after_those_that_are_read_counts_for_them(tmp_path):
-  content = json.loads(json.dumps(CONTENT))
-  for row in content['data'][0]['paragraphs'][0]['qas']:
-    row['answers'] = []
-  found = squad.read(write(tmp_path, content)).take([0, 1])
-  assert [x.answers for x in found.units] == [(), ()]
+  found = squad.read(write(tmp_path, content))
+  assert [x.answers for x in found.units] == answers
 
 
 @pytest.mark.parametrize(
