@@ -83,11 +83,6 @@ class Classes(row_task.RowTask):
     ids = [x.id for x in content.units]
     return TextRows(encoded, numbers, not labels, ids), facts
 
-  def list_columns(self, config):
-    """Returns the columns of the texts; for GLUE, its files' columns."""
-    known = splits.find_glue(config.finetuning.glue) or config.data
-    return tuple(name for name in (known.text, known.pair) if name)
-
   def list_shapes(self, config, module, phase, rows):
     """Returns the shapes of `make_batch`; labels of one output are numbers."""
     shapes = super().list_shapes(config, module, phase, rows)

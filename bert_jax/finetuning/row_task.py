@@ -10,7 +10,7 @@ from typing import Any
 
 from bert_jax import errors
 from bert_jax.finetuning import encode, metrics, supervised
-from bert_jax.finetuning.readers import examples, table_files
+from bert_jax.finetuning.readers import examples, splits, table_files
 from bert_jax.runtime import files
 
 # The flags that name the columns.
@@ -61,7 +61,8 @@ class RowTask(supervised.Supervised):
 
   def list_columns(self, config):
     """Returns the columns of the text and, if any, of the second text."""
-    return tuple(x for x in (config.data.text, config.data.pair) if x)
+    known = splits.find_glue(config.finetuning.glue) or config.data
+    return tuple(x for x in (known.text, known.pair) if x)
 
   def measure(self, names, labels, split, found):
     return metrics.score(names, split.labels, found['chosen'])

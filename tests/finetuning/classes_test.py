@@ -317,8 +317,9 @@ def test_a_glue_task_writes_the_file_of_a_submission(tmp_path, capsys):
   assert 'pooler: new, the source has none' in capsys.readouterr().out
 
 
-def test_a_submission_has_scores_between_0_and_5(tmp_path):
+def test_stsb_has_two_texts_and_submitted_scores_between_0_and_5(tmp_path):
   c = made.make_config('', '', **{'finetuning.glue': 'stsb'})
+  assert classes.TASK.list_columns(c) == ('sentence1', 'sentence2')
   split = classes.TextRows(None, None, True, ['7', '3', '4'])
   data = supervised.Data({'test': split}, (), 0, {})
   found = {'test': {'chosen': np.array([-0.25, 5.5, 2.34567])}}
