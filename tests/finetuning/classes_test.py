@@ -17,6 +17,7 @@ from bert_jax.finetuning import (
   supervised,
   task_data,
 )
+from bert_jax.finetuning.readers.glue import TASKS
 from bert_jax.inference import source
 from bert_jax.workdir import fingerprint
 from tests import models
@@ -56,6 +57,7 @@ def test_numbers_are_kept_as_numbers(tmp_path):
   unknown = dataclasses.replace(train, labels=None)
   for rows in (train, unknown):
     assert rows.make_batch(np.arange(2), 8, 0)['labels'].dtype == np.float32
+  assert classes.TASK.list_metrics(data.labels)[2:] == ('mean_squared_error',)
   assert 'from -2.0 to 1.5' in classes.TASK.describe_data(data.manifest)[0]
 
 
@@ -128,19 +130,6 @@ def test_a_run_that_is_interrupted_ends_with_the_same_parameters(
   shutil.rmtree(tmp_path / 'texts')
   main.run(c, workdir)
   assert made.list_logged(workdir, 'checkpoint')[-1]['fingerprint'] == done
-
-
-@pytest.mark.slow
-def test_regression_has_its_own_loss_and_metrics(tmp_path):
-  rows = [
-    f'{"the " * (i % 4)}{("cat", "dog")[i % 2]},{i % 2 * 1.5}'
-    for i in range(32)
-  ]
-  texts = made.write_csv(tmp_path / 'texts', train=rows, dev=rows)
-  c = made.configure(tmp_path, texts, **{'finetuning.regression': True})
-  last = made.list_logged(made.train(c, tmp_path), 'eval')[-1]
-  assert last['squared_error'] == pytest.approx(last['mean_squared_error'])
-  assert last['pearson'] > 0.9 and 'accuracy' not in last
 
 
 @pytest.mark.slow
@@ -280,50 +269,60 @@ def test_the_best_epoch_is_what_is_scored_exported_and_read(tmp_path, capsys):
   assert np.abs(last - export.head.kernel).max() > 1e-4
 
 
-HEADER = 'index\tsentence1\tsentence2'
-
-
-def write_rte(folder):
+def write_stsb(folder):
+  """Writes pairs that are similar or not, and two test pairs."""
   folder.mkdir()
+  header = 'index\tsentence1\tsentence2'
   rows = [
-    (i, 'the cat', word, label)
-    for i, (word, label) in enumerate(
-      [('cats', 'entailment'), ('dog', 'not_entailment')] * 8
-    )
+    f'{i}\tthe cat\t{word}\t{score}\n'
+    for i, (word, score) in enumerate([('cats', 4.5), ('dog', 0.5)] * 8)
   ]
-  lines = ['\t'.join(map(str, row)) for row in rows]
   for name in ('train', 'dev'):
-    text = '\n'.join([f'{HEADER}\tlabel', *lines]) + '\n'
-    (folder / f'{name}.tsv').write_text(text)
-  (folder / 'test.tsv').write_text(f'{HEADER}\n7\tthe cat\tdog\n3\tdog\tdog\n')
+    (folder / f'{name}.tsv').write_text(f'{header}\tscore\n{"".join(rows)}')
+  (folder / 'test.tsv').write_text(
+    f'{header}\n7\tthe cat\tdog\n3\tthe cat\tcats\n'
+  )
   return str(folder)
 
 
 @pytest.mark.slow
-def test_a_glue_task_writes_the_file_of_a_submission(tmp_path, capsys):
+def test_stsbs_numbers_are_learnt_and_submitted(tmp_path, capsys):
   c = made.make_config(
     made.write_source(tmp_path / 'source', pooler=None, nsp=None),
-    write_rte(tmp_path / 'RTE'),
-    **{'finetuning.glue': 'rte', 'finetuning.epochs': 1.0},
+    write_stsb(tmp_path / 'STS-B'),
+    **{'finetuning.glue': 'stsb', 'finetuning.epochs': 16.0},
   )
-  main.run(c, str(tmp_path / 'run'))
-  lines = made.read_lines(tmp_path / 'run', 'submission', 'RTE.tsv')
-  assert lines[0] == 'index\tprediction'
-  assert [line.split('\t')[0] for line in lines[1:]] == ['7', '3']
-  labels = {line.split('\t')[1] for line in lines[1:]}
-  assert labels <= {'entailment', 'not_entailment'}
-  assert os.listdir(tmp_path / 'run' / 'submission') == ['RTE.tsv']
+  run = made.train(c, tmp_path)
   # The source has no pooler, which is said.
   assert 'pooler: new, the source has none' in capsys.readouterr().out
+  last = made.list_logged(run, 'eval')[-1]
+  assert last['pearson'] > 0.9 and 'accuracy' not in last
+  rows = [x.split('\t') for x in made.read_lines(run, 'predictions', 'dev.tsv')]
+  off = [float(x[1]) - float(x[2]) for x in rows[1:]]
+  assert last['squared_error'] == pytest.approx(np.mean(np.square(off)), 1e-3)
+  assert os.listdir(os.path.join(run, 'submission')) == ['STS-B.tsv']
+  lines = made.read_lines(run, 'submission', 'STS-B.tsv')
+  (first, low), (second, high) = (x.split('\t') for x in lines[1:])
+  assert (first, second) == ('7', '3') and float(low) < float(high)
 
 
-def test_stsb_has_two_texts_and_submitted_scores_between_0_and_5(tmp_path):
-  c = made.make_config('', '', **{'finetuning.glue': 'stsb'})
+@pytest.mark.parametrize(
+  'name, chosen, submitted',
+  [
+    # Between 0 and 5.
+    ('stsb', [-0.25, 5.5, 2.34567], ['0.000', '5.000', '2.346']),
+    ('rte', [1, 0, 1], ['not_entailment', 'entailment', 'not_entailment']),
+  ],
+)
+def test_a_submission_has_ids_and_what_is_predicted(
+  tmp_path, name, chosen, submitted
+):
+  c, known = made.make_config('', '', **{'finetuning.glue': name}), TASKS[name]
   assert classes.TASK.list_columns(c) == ('sentence1', 'sentence2')
-  split = classes.TextRows(None, None, True, ['7', '3', '4'])
-  data = supervised.Data({'test': split}, (), 0, {})
-  found = {'test': {'chosen': np.array([-0.25, 5.5, 2.34567])}}
+  split = classes.TextRows(None, None, not known.labels, ['7', '3', '4'])
+  data = supervised.Data({'test': split}, known.labels, 0, {})
+  found = {'test': {'chosen': np.array(chosen)}}
   classes.TASK.write_more(c, str(tmp_path), data, found)
-  assert made.read_lines(tmp_path, 'submission', 'STS-B.tsv') == [
-    *('index\tprediction', '7\t0.000', '3\t5.000', '4\t2.346')
-  ]
+  lines = made.read_lines(tmp_path, 'submission', f'{known.folder}.tsv')
+  expected = zip(split.ids, submitted, strict=True)
+  assert lines == ['index\tprediction', *map('\t'.join, expected)]
