@@ -33,15 +33,16 @@ from bert_jax.inference import attention_plot, hidden_states, source
 from bert_jax.runtime import cli, files, progress
 
 
-def save(path: str, features: Iterable[hidden_states.Features]):
+def save(path: str, features: Iterable[hidden_states.Features], total: int):
   """Writes features, one by one and atomically, to a file for numpy.load.
 
   Sentence i is saved as `tokens_i`, `hidden_i` and, if computed, `attention_i`.
   """
-  files.write_file(path, lambda new: _write(new, features))
+  with progress.Progress(total, 'sentences', 'features') as bar:
+    files.write_file(path, lambda new: _write(new, features, bar))
 
 
-def _write(path, features):
+def _write(path, features, bar):
   # Like numpy.savez, which would need all arrays at once.
   with zipfile.ZipFile(path, 'w') as archive:
     for i, found in enumerate(features):
@@ -51,6 +52,7 @@ def _write(path, features):
       for name, array in arrays.items():
         with archive.open(f'{name}_{i}.npy', 'w', force_zip64=True) as entry:
           np.lib.format.write_array(entry, array, allow_pickle=False)
+      bar.update(1)
 
 
 def read_texts(path: str) -> list[str | tuple[str, str]]:
@@ -109,9 +111,7 @@ def main(argv: list[str]):
     hidden_states.extract, model.params, model.config, model.tokenizer, texts
   )
   if f.output:
-    found = find(f.layers, f.attention, f.batch_size)
-    with progress.Progress(len(texts), 'sentences', 'features') as bar:
-      save(f.output, _counted(found, bar))
+    save(f.output, find(f.layers, f.attention, f.batch_size), len(texts))
     print(f'wrote {f.output}: {errors.count(len(texts), "sentence")}')
   if f.attention_plot:
     (one,) = find('last', attention=True)
@@ -135,12 +135,6 @@ def _check_flags(f, texts):
     raise errors.UserError(
       'give sentences either in a file, --input, or as arguments in quotes.'
     )
-
-
-def _counted(features, bar):
-  for found in features:
-    yield found
-    bar.update(1)
 
 
 if __name__ == '__main__':

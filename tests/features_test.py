@@ -24,7 +24,7 @@ def make_features(n=3):
 
 def test_numpy_reads_what_was_saved(tmp_path):
   path = str(tmp_path / 'x.npz')
-  features.save(path, [make_features(), make_features(1)])
+  features.save(path, [make_features(), make_features(1)], 2)
   with np.load(path, allow_pickle=False) as found:
     assert sorted(found) == ['hidden_0', 'hidden_1', 'tokens_0', 'tokens_1']
     assert found['tokens_0'].tolist() == ['é', 'é', 'é']
