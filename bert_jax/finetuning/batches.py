@@ -1,7 +1,6 @@
 """The batches of a run: rows in the order of a seed, and rows to predict."""
 
 import functools
-from typing import Any
 
 import numpy as np
 from ml_collections import config_dict
@@ -48,50 +47,41 @@ class Batches:
     return packing.pack(batch, packing.count_rows(self._share, len(rows)))
 
 
-class Unseen:
-  """The rows of a split that a model predicts: see `task.Task.others`.
+def make_rows(
+  config: config_dict.ConfigDict, split: encode.Rows, pad_id: int
+) -> task.Rows:
+  """Returns the rows of a split that a model predicts.
 
   If batches are by length, rows are sorted by ascending length.
   """
+  f, lengths = config.finetuning, split.lengths
+  [phase] = task.list_phases(config)
+  size = phase.eval_batch_size
+  if packing.count_rows(f.packed, size):
+    batches = packing.deal(lengths, size)
+  else:
+    rows = np.arange(split.size)
+    order = np.argsort(lengths, kind='stable') if f.by_length else rows
+    batches = np.split(order, rows[size::size])
 
-  def __init__(
-    self, config: config_dict.ConfigDict, split: encode.Rows, pad_id: int
-  ):
-    f, self._split, self._pad_id = config.finetuning, split, pad_id
-    self._share, self._by_length = f.packed, f.by_length
-    self._lengths = lengths = split.lengths
-    [phase] = task.list_phases(config)
-    size = phase.eval_batch_size
-    if packing.count_rows(f.packed, size):
-      self._batches = packing.deal(lengths, size)
-    else:
-      rows = np.arange(split.size)
-      order = np.argsort(lengths, kind='stable') if f.by_length else rows
-      self._batches = np.split(order, rows[size::size])
-
-  def eval_batches(self, phase: task.Phase) -> int:
-    return len(self._batches)
-
-  def eval_batch(
-    self, phase: task.Phase, i: int, rows: np.ndarray | None = None
-  ) -> task.Batch:
-    """Returns the given rows of batch i; None means all rows."""
-    own, length = self._batches[i], phase.seq_length
-    n = len(own)
-    rows = np.arange(phase.eval_batch_size) if rows is None else rows
-    if self._by_length:
-      length = buckets.choose_length(phase, self._lengths[own])
-    chosen = own[np.minimum(rows, n - 1)]
-    batch = self._split.make_batch(chosen, length, self._pad_id)
-    batch['label_weights'][rows >= n] = 0
-    count = packing.count_rows(self._share, len(rows))
+  def eval_batch(phase, i, rows=None):
+    own, length = batches[i], phase.seq_length
+    rows = np.arange(size) if rows is None else rows
+    if f.by_length:
+      length = buckets.choose_length(phase, lengths[own])
+    chosen = own[np.minimum(rows, len(own) - 1)]
+    batch = split.make_batch(chosen, length, pad_id)
+    batch['label_weights'][rows >= len(own)] = 0
+    count = packing.count_rows(f.packed, len(rows))
     if count:  # rows that only fill up the batch are not packed
-      batch['input_mask'][rows >= n] = 0
+      batch['input_mask'][rows >= len(own)] = 0
     return packing.pack(batch, count)
 
-  def collect(self, kept: Any, phase: task.Phase, i: int, predictions: Any):
-    """Keeps what is needed of the predictions for batch i."""
-    return self._split.keep(kept, self._batches[i], predictions)
+  return task.Rows(
+    eval_batch,
+    eval_batches=lambda phase: len(batches),
+    collect=lambda kept, phase, i, found: split.keep(kept, batches[i], found),
+  )
 
 
 def make_task(
@@ -100,12 +90,12 @@ def make_task(
   data: supervised.Data,
 ) -> task.Task:
   """Returns a task of fine-tuning, as the training loop takes it."""
-  unseen = {
-    name: Unseen(config, split, data.pad_id)
+  others = {
+    name: make_rows(config, split, data.pad_id)
     for name, split in data.splits.items()
     if name != 'train'
   }
-  dev = unseen.pop('dev')
+  dev = others.pop('dev')
   train = Batches(config, data.splits['train'], data.pad_id)
 
   bias = None
@@ -129,8 +119,5 @@ def make_task(
     collect=dev.collect,
     score=score,
     keep_best=config.finetuning.select == 'best',
-    others={
-      name: task.Rows(x.eval_batch, x.eval_batches, collect=x.collect)
-      for name, x in unseen.items()
-    },
+    others=others,
   )
