@@ -103,7 +103,7 @@ class Supervised(abc.ABC):
       warnings[f'that are also training {self.unit}s'] = repeated[split]
       facts[split] = {
         'path': content.path,
-        'origin': content.origin,
+        'origin': content.origin or content.path,
         'rows': rows[split].size,
         'longest': int(rows[split].lengths.max()),
         'truncated': rows[split].encoded.truncated,

@@ -157,7 +157,8 @@ def test_a_column_by_name_is_refused_not_a_missing_dev_file(tmp_path):
   (tmp_path / 'words' / 'dev.conll').unlink()
   lines = tags.TASK.describe_data(tags.TASK.read(c, models.TOKENIZER).manifest)
   assert lines[0].startswith('train: 22 sentences, ')
-  assert any(x.startswith('dev: 2 sentences, ') for x in lines)
+  [dev] = [x for x in lines if x.startswith('dev: 2 sentences, ')]
+  assert dev.endswith(f'(held out of {tmp_path}/words/train.conll)')
 
 
 @pytest.mark.parametrize(

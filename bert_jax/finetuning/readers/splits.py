@@ -166,17 +166,12 @@ class Content(abc.ABC):
 
   Attributes:
     units: its rows, sentences or questions, in order.
-    held_out: whether they are from the training file, without a dev file.
+    origin: where they are from, to print, if that is not just `path`.
   """
 
   path: str
   units: list[Any]
-  held_out: bool = False
-
-  @property
-  def origin(self) -> str:
-    """Returns where the units are from, to print."""
-    return f'held out of {self.path}' if self.held_out else self.path
+  origin: str = ''
 
   def list_groups(self) -> Sequence[int]:
     """Returns the number of each unit's group, which is held out as a whole."""
@@ -213,7 +208,8 @@ def read(
     out = hold_out(whole.path, source.heldout, groups, labels)
     dev = whole.take(np.flatnonzero(out))
     found['train'] = whole.take(np.flatnonzero(~out))
-    found['dev'] = dataclasses.replace(dev, held_out=True)
+    origin = f'held out of {whole.path}'
+    found['dev'] = dataclasses.replace(dev, origin=origin)
   return {
     split: x.take(take_sample(x.list_groups(), source.max_documents))
     for split, x in found.items()
