@@ -70,9 +70,7 @@ class Choices(row_task.RowTask):
       )
     return data
 
-  def read_table(
-    self, table, columns, needs_label=False, asked=examples.FIELDS
-  ):
+  def read_table(self, table, columns, needs_label, asked):
     """Returns the rows of a table; each `pair` is a tuple of all choices."""
     rows = examples.choose_columns(table, columns, needs_label, asked)
     choices = _read_choices(table, columns.choices, asked.choices)

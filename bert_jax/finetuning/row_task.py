@@ -40,15 +40,9 @@ class RowTask(supervised.Supervised):
       source.text, source.pair, source.choices, source.label
     )
     table = table_files.read(path)
-    return self.read_table(table, columns, split != 'test')
+    return self.read_table(table, columns, split != 'test', examples.FIELDS)
 
-  def read_table(
-    self,
-    table: table_files.Table,
-    columns: examples.Columns,
-    needs_label: bool = False,
-    asked: examples.Columns = examples.FIELDS,
-  ) -> examples.Examples:
+  def read_table(self, table, columns, needs_label, asked):
     """Returns the rows of a table; args as `examples.choose_columns`."""
     return examples.choose_columns(table, columns, needs_label, asked)
 

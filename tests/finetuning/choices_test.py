@@ -25,8 +25,12 @@ def write(path, rows):
 
 
 def read(tmp_path, rows):
-  table = table_files.read(write(tmp_path / 'rows.jsonl', rows))
-  return choices.TASK.read_table(table, JSONL)
+  return read_table(write(tmp_path / 'rows.jsonl', rows), JSONL)
+
+
+def read_table(path, columns):
+  table = table_files.read(path)
+  return choices.TASK.read_table(table, columns, False, examples.FIELDS)
 
 
 def make_row(given, label=0, question='e'):
@@ -47,11 +51,10 @@ def test_swags_columns_are_read(tmp_path):
     ',video-id,sent1,sent2,ending0,ending1,ending2,ending3,label\n'
     '0,v,"The cat, a dog.",The,a,b,c,"d, e",3\n'
   )
-  table = table_files.read(str(path))
   columns = examples.Columns('sent1', 'sent2', 'ending')
-  [pairs] = choices.TASK.read_table(table, columns).pairs
+  [pairs] = read_table(str(path), columns).pairs
   assert pairs == ('The a', 'The b', 'The c', 'The d, e')
-  rows = choices.TASK.read_table(table, columns._replace(pair=''))
+  rows = read_table(str(path), columns._replace(pair=''))
   assert rows.pairs[0][3] == ' d, e' and rows.units[0].label == ''
 
 
