@@ -95,9 +95,4 @@ def download(
       check(name, new)
 
   with futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-    running = [pool.submit(copy, name) for name in names]
-    try:
-      for result in running:
-        result.result()
-    finally:
-      pool.shutdown(cancel_futures=True)
+    list(pool.map(copy, names))  # cancels the rest if one fails

@@ -1,10 +1,11 @@
 """Prefetching of batches, made ahead in a thread or in processes."""
 
+import collections
+import itertools
 import multiprocessing
-import queue
-import threading
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent import futures
 
 from bert_jax import errors
 from bert_jax.runtime import process_pool
@@ -34,38 +35,19 @@ def make_ahead(
 
 def _ahead(make, first, stop, end=lambda: None) -> Iterator[dict]:
   """Yields make(first), ... from a thread; calls `end` before joining it."""
-  done = threading.Event()
-  ready: queue.Queue = queue.Queue(_READ_AHEAD)
-
-  def put(item) -> bool:
-    while not done.is_set():
-      try:
-        ready.put(item, timeout=0.1)
-        return True
-      except queue.Full:
-        pass
-    return False
-
-  def work():
+  steps = iter(range(first, stop))
+  with futures.ThreadPoolExecutor(1) as pool:
     try:
-      for t in range(first, stop):
-        if not put((make(t), None)):
-          return
-    except BaseException as error:  # raised again in the consumer
-      put((None, error))
-
-  thread = threading.Thread(target=work, daemon=True)
-  thread.start()
-  try:
-    for _ in range(first, stop):
-      item, error = ready.get()
-      if error is not None:
-        raise error
-      yield item
-  finally:
-    done.set()
-    end()
-    thread.join()
+      ready = collections.deque(
+        pool.submit(make, t) for t in itertools.islice(steps, _READ_AHEAD)
+      )
+      while ready:
+        batch = ready.popleft().result()
+        ready.extend(pool.submit(make, t) for t in itertools.islice(steps, 1))
+        yield batch
+    finally:
+      end()
+      pool.shutdown(cancel_futures=True)
 
 
 def _made_by_processes(make, first, stop, count) -> Iterator[dict]:
