@@ -15,20 +15,19 @@ _STD = 0.02  # of new weights: `model.initializer_std` by default
 
 def evaluate(
   step: Callable, params: Any, batches: Iterable, phase: Phase, rows: Rows
-) -> tuple[dict, Any] | None:
+) -> tuple[dict, Any]:
   """Evaluates a model on batches.
 
   The device computes a batch while the previous one's results are read.
 
   Args:
     step: (params, batch) -> (sums, predictions), see `step.eval_step`.
-    batches: batches on the devices; a None among them stops the evaluation.
+    batches: batches on the devices.
     rows: names the part of the data that a batch is from, and collects its
       predictions.
 
   Returns:
-    ({metric: [sum, count]}, what was kept of the predictions); None if the
-    evaluation was stopped.
+    ({metric: [sum, count]}, what was kept of the predictions).
   """
   totals: dict[str, list[float]] = {}
   kept = pending = None
@@ -41,8 +40,6 @@ def evaluate(
     return rows.collect(kept, phase, i, predictions)
 
   for i, batch in enumerate(batches):
-    if batch is None:
-      return None
     results = step(params, batch)
     if pending is not None:
       kept = take(i - 1, pending)

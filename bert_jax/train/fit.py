@@ -90,9 +90,11 @@ def fit(
       state = state or _initialise(config, start, mesh)
     with pulse.watching():
       for phase in left:
-        state, predictions = run_phase(
-          run, phase, state, compiled[phase.number]
-        )
+        own = compiled[phase.number]
+        with shortage.explaining(
+          config.compute.remat, phase, own[phase.seq_length], mesh
+        ):
+          state, predictions = run_phase(run, phase, state, own)
     params = gather_on_host(state.params, start)
   run.stop.ask()
   if run.stop.signum is not None:  # came during the last save

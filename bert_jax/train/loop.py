@@ -14,7 +14,7 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed
 from bert_jax.runtime import prefetch, progress
-from bert_jax.train import evaluate, programs, shortage
+from bert_jax.train import evaluate, programs
 from bert_jax.train.run import Run
 from bert_jax.train.step import TrainState
 from bert_jax.train.task import HELD_OUT, Phase, count_work, list_phases
@@ -38,12 +38,6 @@ def run_phase(
   Raises:
     errors.Interrupted: after a signal, with the state saved.
   """
-  remat, longest = run.config.compute.remat, compiled[phase.seq_length]
-  with shortage.explaining(remat, phase, longest, run.mesh):
-    return _run_phase(run, phase, state, compiled)
-
-
-def _run_phase(run, phase, state, compiled):
   first, end = int(state.step), phase.first + phase.steps
   every, save_every = run.config.eval.every, run.config.checkpoint.every
   update = _by_length(compiled, programs.TRAIN)
@@ -249,27 +243,20 @@ def _take_best(run, phase, end, state, evaluation):
 
 
 def _predict(run, phase, step, state, evaluation, rows, bar=None):
-  """Returns `evaluate.evaluate` of a task's held-out rows, or of others.
-
-  A signal ends it early.
-  """
-  with contextlib.closing(_held_out(run, phase, rows, bar)) as batches:
-    found = evaluate.evaluate(evaluation, state.params, batches, phase, rows)
-  if found is None:
-    run.stop_if_asked(step, state, ask=False)
-  return found
+  """Returns `evaluate.evaluate` of a task's held-out rows, or of others."""
+  batches = _held_out(run, phase, step, state, rows, bar)
+  with contextlib.closing(batches):
+    return evaluate.evaluate(evaluation, state.params, batches, phase, rows)
 
 
-def _held_out(run, phase, rows, bar):
-  """Yields the batches of rows on the devices; None after a signal."""
+def _held_out(run, phase, step, state, rows, bar):
+  """Yields the batches of rows on the devices; a signal stops the run."""
   own = device_mesh.find_own_rows(run.mesh, phase.eval_batch_size)
   make = functools.partial(rows.eval_batch, phase, rows=own)
   made = prefetch.make_ahead(make, 0, rows.eval_batches(phase))
   with contextlib.closing(made):
     for batch in made:
-      run.stop.ask()
-      if run.stop.signum is not None:
-        yield None
+      run.stop_if_asked(step, state)
       run.pulse.evaluated += 1
       if bar:
         bar.update(1)

@@ -65,10 +65,6 @@ def test_metrics_of_a_part_of_the_data_are_added_up_alone_too():
   assert totals == {'loss': [20, 4], 'loss/b': [11, 2], 'loss/c': [7, 1]}
 
 
-def test_none_ends_an_evaluation():
-  assert evaluate_batches(Step(), [3, None, 5]) is None
-
-
 def test_every_device_has_the_predictions_of_all_rows():
   c, mesh = training.small_config(), device_mesh.make_mesh()
   batch = training.make_batch(3)
