@@ -4,13 +4,12 @@ One thread per process, `_exchange`, tells the others through jax's key-value
 store, which process 0 keeps in its memory, that this process lives and why it
 fails. Process 0 sums up all signs of life for the others, so that the traffic
 grows with the number of processes and not with its square. Calls may hang if
-process 0 does. A second thread, `_watch`, makes no calls: it decides by what
+process 0 does. A second thread, `_look`, makes no calls: it decides by what
 the first has recorded whether to end this process.
 """
 
 import contextlib
 import faulthandler
-import functools
 import json
 import os
 import signal
@@ -19,13 +18,14 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 
 from bert_jax import errors
 from bert_jax.parallel import distributed
+from bert_jax.runtime import periodic
 from bert_jax.runtime.pulse import Pulse, Watch
 
 _PERIOD = 2.0  # seconds between signs of life
@@ -161,8 +161,7 @@ def watch_hosts() -> Iterator[Pulse]:
   pulse = Pulse()
   watch = Watch(pulse, _PERIOD)
   if jax.process_count() == 1:
-    look = functools.partial(_look_alone, watch)
-    with _running(_watch, look, threading.Event()):
+    with periodic.calling(lambda: _look_alone(watch), _PERIOD):
       yield pulse
     return
   from jax._src.distributed import global_state  # there is no public API
@@ -171,8 +170,8 @@ def watch_hosts() -> Iterator[Pulse]:
   hosts.exchange()
   distributed.barrier('hosts')
   with (
-    _running(_exchange, hosts, hosts.done),
-    _running(_watch, functools.partial(_look, watch, hosts), threading.Event()),
+    _exchanging(hosts),
+    periodic.calling(lambda: _look(watch, hosts), _PERIOD),
   ):
     try:
       yield pulse
@@ -183,38 +182,31 @@ def watch_hosts() -> Iterator[Pulse]:
 
 
 @contextlib.contextmanager
-def _running(function: Callable, subject, done: threading.Event):
-  """Runs function(subject, done) in a thread; sets `done` after the body."""
-  thread = threading.Thread(
-    target=function, args=(subject, done), name=function.__name__, daemon=True
-  )
+def _exchanging(hosts: _Hosts):
+  """Runs `_exchange` in a thread, until `hosts.done`, set after the body."""
+  thread = threading.Thread(target=_exchange, args=(hosts,), daemon=True)
   thread.start()
   try:
     yield
   finally:
-    done.set()
+    hosts.done.set()
     thread.join(_FAREWELL)  # it may be waiting for process 0
 
 
-def _exchange(hosts: _Hosts, done: threading.Event):
+def _exchange(hosts: _Hosts):
   """Calls `exchange` once per period, and once more if this process fails."""
   finished = False
   while not finished:
-    finished = done.wait(_PERIOD)
+    finished = hosts.done.wait(_PERIOD)
     try:
       hosts.exchange()
       if hosts.failed:
         hosts.end()
     except jax.errors.JaxRuntimeError:
-      pass  # `_watch` notices that there is no answer
+      pass  # `_look` notices that there is no answer
     except Exception as error:
       if not finished:
         _fail_oneself(error, hosts)
-
-
-def _watch(look: Callable[[], None], done: threading.Event):
-  while not done.wait(_PERIOD):
-    look()
 
 
 def _look(watch: Watch, hosts: _Hosts):
@@ -279,7 +271,7 @@ def _leave_after(error: BaseException, hosts: _Hosts):
     traceback.print_exception(error)
     message = f'{here}: {type(error).__name__}: {str(error)[:300]}'
     if isinstance(error, jax.errors.JaxRuntimeError) or 'Gloo' in message:
-      # The cause may be another process, which `_watch` then finds and names.
+      # The cause may be another process, which `_look` then finds and names.
       time.sleep((_MISSES + 2) * _PERIOD)
   hosts.fail(errors.get_exit_code(error), message)
   hosts.end()

@@ -15,13 +15,12 @@ import json
 import os
 import socket
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Iterator
 
 from bert_jax import errors
-from bert_jax.runtime import storage
+from bert_jax.runtime import periodic, storage
 
 _RENEW = 15.0  # seconds
 _GONE = 180.0  # seconds without renewal
@@ -91,16 +90,10 @@ def _hold(path: str, patient: bool):
   """
   own = _describe_self()
   number = _take(path, own, patient)
-  done = threading.Event()
-  thread = threading.Thread(
-    target=_renew, args=(path, number, own, done), daemon=True
-  )
-  thread.start()
   try:
-    yield
+    with periodic.calling(lambda: _renew(path, number, own), _RENEW):
+      yield
   finally:
-    done.set()
-    thread.join()
     with contextlib.suppress(OSError):  # it is over in minutes
       _write(path, number, {**own, 'released': True})
 
@@ -169,18 +162,14 @@ def _age(path: str) -> tuple[float, float]:
   return now - at, at
 
 
-def _renew(path: str, number: int, own: dict, done: threading.Event):
-  while not done.wait(_RENEW):
-    try:
-      # Not only the next number, whose owner may have come and gone.
-      if max(_list(path), default=0) > number:
-        _end(
-          f'{path} was taken over by another process, since this one was cut '
-          'off from the bucket for minutes.'
-        )
-      _write(path, number, own)
-    except OSError as error:
-      print(f'warning: {error}', file=sys.stderr, flush=True)
+def _renew(path: str, number: int, own: dict):
+  # Not only the next number, whose owner may have come and gone.
+  if max(_list(path), default=0) > number:
+    _end(
+      f'{path} was taken over by another process, since this one was cut '
+      'off from the bucket for minutes.'
+    )
+  _write(path, number, own)
 
 
 def _end(message: str):

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import shutil
-import sys
 import tempfile
 import threading
 import time
@@ -13,7 +12,7 @@ from tensorboardX import event_file_writer
 from tensorboardX.proto import event_pb2, summary_pb2
 
 from bert_jax import errors
-from bert_jax.runtime import files, storage
+from bert_jax.runtime import files, periodic, storage
 from bert_jax.workdir import paths
 
 _SECONDS = 60.0  # between uploads
@@ -40,9 +39,9 @@ class Mirror:
     self.folder = self._temporary.name
     self._copied: dict[str, tuple[int, int]] = {}
     self._lock = threading.Lock()
-    self._done = threading.Event()
-    self._thread = threading.Thread(target=self._run, daemon=True)
-    self._thread.start()
+    # After a failure the run goes on: the next checkpoint waits for the files.
+    self._thread = contextlib.ExitStack()
+    self._thread.enter_context(periodic.calling(self.flush, _SECONDS))
 
   def fetch(self, name: str):
     """Copies a file from the bucket, if it is there."""
@@ -75,20 +74,11 @@ class Mirror:
       storage.upload(still, os.path.join(self._url, name))
     self._copied[name] = state
 
-  def _run(self):
-    while not self._done.wait(_SECONDS):
-      try:
-        self.flush()
-      except (OSError, errors.UserError) as error:
-        # The run goes on: the next checkpoint waits for what is missing.
-        print(f'warning: {error}', file=sys.stderr, flush=True)
-
   def close(self):
     """Uploads the rest and deletes the folder."""
     if self._url is None:
       return
-    self._done.set()
-    self._thread.join()
+    self._thread.close()
     try:
       self.flush()
     finally:

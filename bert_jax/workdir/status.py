@@ -1,5 +1,6 @@
 """`status.json`: how a run is doing, for programs that watch it."""
 
+import contextlib
 import socket
 import sys
 import threading
@@ -7,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from bert_jax import errors
-from bert_jax.runtime import files
+from bert_jax.runtime import files, periodic
 from bert_jax.workdir import paths
 
 _SECONDS = 20.0  # between writes of changes
@@ -48,8 +49,7 @@ class Status:
     self._newest: Callable[[], int | None] | None = None
     self._seen: tuple[int, float] | None = None  # step, and when
     self._lock = threading.Lock()
-    self._done = threading.Event()
-    self._thread = threading.Thread(target=self._run, daemon=True)
+    self._thread = contextlib.ExitStack()
 
   def note(self, **fields):
     """Sets fields; a new state is written at once."""
@@ -69,10 +69,6 @@ class Status:
   def follow(self, newest: Callable[[], int | None]):
     """Asks `newest` for the newest checkpoint whenever this is written."""
     self._newest = newest
-
-  def _run(self):
-    while not self._done.wait(_SECONDS):
-      self._write()
 
   def _write(self):
     with self._lock:
@@ -101,12 +97,11 @@ class Status:
 
   def __enter__(self):
     self._write()
-    self._thread.start()
+    self._thread.enter_context(periodic.calling(self._write, _SECONDS))
     return self
 
   def __exit__(self, kind, error, traceback):
-    self._done.set()
-    self._thread.join()
+    self._thread.close()
     self.note(**_judge(error))
 
 

@@ -203,9 +203,8 @@ def test_an_error_of_the_service_is_no_failure(monkeypatch):
     raise jax.errors.JaxRuntimeError('UNAVAILABLE: Socket closed')
 
   monkeypatch.setattr(first, 'exchange', fail)
-  done = threading.Event()
-  done.set()
-  watchdog._exchange(first, done)
+  first.done.set()
+  watchdog._exchange(first)
   assert not first.failed
 
 
@@ -215,7 +214,7 @@ def test_a_watchdog_that_fails_ends_the_run_and_names_its_host(
   first, second = make(2)
   monkeypatch.setattr(first, '_compare', lambda signs: 1 / 0)
   monkeypatch.setattr(watchdog, '_PERIOD', 0)
-  watchdog._exchange(first, first.done)
+  watchdog._exchange(first)
   assert capsys.readouterr().err.count('Traceback') == 1
   second.exchange()
   for one in (first, second):
