@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 from etils import epath
-from orbax.checkpoint import checkpoint_managers
 
 from bert_jax import errors, param_names
 from bert_jax.parallel import distributed
@@ -36,11 +35,10 @@ class Checkpoints:
   def __init__(self, directory: str, keep: int, keep_every: int):
     checkpoint_reader.drop_noise()
     self._directory = storage.resolve(directory)
+    self._keep, self._keep_every = keep, keep_every
+    self.best: tuple[int, float] | None = None
     self._manager = _open(
-      self._directory,
-      ocp.CheckpointManagerOptions(
-        preservation_policy=_Policy(self, keep, keep_every)
-      ),
+      self._directory, ocp.CheckpointManagerOptions(preservation_policy=self)
     )
     # Not by Orbax, which does it in a thread: that would go on after `close`,
     # and in a bucket delete what is saved next under the same name.
@@ -49,10 +47,21 @@ class Checkpoints:
     )
     self.facts: dict = {}
     self.newest: int | None = None
-    self.best: tuple[int, float] | None = None
     self.saved = time.monotonic()
     self._before: int | None = None
     self._lay_out = lambda state: state
+
+  def should_preserve(self, checkpoints, *, context) -> list[bool]:
+    """Answers Orbax's question which checkpoints to keep, oldest first."""
+    del context
+    steps = [x.step for x in checkpoints]
+    best = self.best and self.best[0]
+    return [
+      step in steps[-self._keep :]
+      or step == best
+      or (self._keep_every > 0 and step % self._keep_every == 0)
+      for step in steps
+    ]
 
   def lay_out(self, function: Callable[[Any], Any]):
     """Sets what puts a state on the devices that write its shards."""
@@ -235,24 +244,6 @@ class Checkpoints:
         raise
     finally:
       self._manager.close()
-
-
-class _Policy(checkpoint_managers.PreservationPolicy):
-  """Preserves the newest and best checkpoints and multiples of `keep_every`."""
-
-  def __init__(self, of: Checkpoints, keep: int, keep_every: int):
-    self._of, self._keep, self._every = of, keep, keep_every
-
-  def should_preserve(self, checkpoints, *, context):
-    del context
-    steps = [x.step for x in checkpoints]
-    best = self._of.best and self._of.best[0]
-    return [
-      step in steps[-self._keep :]
-      or step == best
-      or (self._every > 0 and step % self._every == 0)
-      for step in steps
-    ]
 
 
 def _read_facts(path, step, wanted):
