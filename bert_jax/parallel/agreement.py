@@ -16,7 +16,6 @@ from bert_jax import errors
 
 # The newest versions with which continuous integration has passed.
 TESTED = {'jax': (0, 12), 'libtpu': (0, 0, 50)}
-_MOST = 6  # differences that are named
 
 
 def get_versions() -> dict[str, str]:
@@ -76,21 +75,14 @@ def check_same(facts: dict):
   marks = gather_texts(hashlib.sha256(text.encode()).hexdigest())
   if len(set(marks)) == 1:
     return
-  found = [json.loads(x) for x in gather_texts(text)]
-  raise errors.UserError(
-    f'{"; ".join(find_differences(found))}. Start the same command with the same '
-    'files on every host.'
-  )
-
-
-def find_differences(facts: list[dict]) -> list[str]:
-  """Describes in what hosts differ from host 0."""
-  first = facts[0]
+  first, *others = (json.loads(x) for x in gather_texts(text))
   found = [
-    f'host {k} has {name}={other.get(name)!r}, host 0 has {first.get(name)!r}'
-    for k, other in enumerate(facts)
+    f'host {k} has {name}={other.get(name)!r} (host 0 has {first.get(name)!r})'
+    for k, other in enumerate(others, 1)
     for name in sorted({*first, *other})
     if first.get(name) != other.get(name)
   ]
-  more = len(found) - _MOST
-  return found[:_MOST] + ([f'{more} more'] if more > 0 else [])
+  raise errors.UserError(
+    f'{errors.listing(found)}. Start the same command with the same files on '
+    'every host.'
+  )

@@ -55,7 +55,7 @@ def test_each_process_reads_its_half_and_learns_of_the_other(pair):
       'largest: 11',
     ):
       assert f'{line}\n' in stderr
-    assert 'refused: host 1 has seed=4, host 0 has 3. Start' in stderr
+    assert 'refused: host 1 has seed=4 (host 0 has 3). Start' in stderr
 
 
 @pytest.mark.slow
