@@ -58,8 +58,8 @@ class Interrupted(BaseException):
     everywhere: whether all hosts of the run stop.
   """
 
-  def __init__(self, signum: int, advice: str, everywhere: bool = False):
-    super().__init__(advice)
+  def __init__(self, signum: int, everywhere: bool = False):
+    super().__init__('resume with the same command.')
     self.signum = signum
     self.everywhere = everywhere
 

@@ -72,7 +72,7 @@ def raised_from(cause: Exception) -> errors.UserError:
     (RuntimeError('all CUDA-capable devices are busy or unavailable'), 75),
     (RuntimeError('DEADLINE_EXCEEDED: Barrier timed out'), 75),
     (errors.UserError('UNAVAILABLE: is a word of ours'), 1),
-    (errors.Interrupted(15, 'resume'), 143),
+    (errors.Interrupted(15), 143),
   ],
 )
 def test_the_exit_code_tells_mistakes_bugs_and_what_may_pass(error, code):

@@ -10,7 +10,6 @@ from bert_jax import errors
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _AGAIN = 0.1  # seconds until a signal is sent again
-RESUME = 'resume with the same command.'
 _sent: list[int] = []  # by `send`
 
 
@@ -53,7 +52,7 @@ def raising():
     if hooked:  # where nothing can be raised
       _send_later(signum)
     else:
-      raise errors.Interrupted(signum, RESUME)
+      raise errors.Interrupted(signum)
 
   def hook(unraisable):
     nonlocal hooked

@@ -281,4 +281,4 @@ def _describe(code) -> str:
 
 def _check(stop):
   if stop.signum is not None:
-    raise errors.Interrupted(stop.signum, signals.RESUME)
+    raise errors.Interrupted(stop.signum)

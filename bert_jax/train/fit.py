@@ -98,7 +98,7 @@ def fit(
     params = gather_on_host(state.params, start)
   run.stop.ask()
   if run.stop.signum is not None:  # came during the last save
-    raise errors.Interrupted(run.stop.signum, signals.RESUME, everywhere=True)
+    raise errors.Interrupted(run.stop.signum, everywhere=True)
   return params, predictions, int(state.step)
 
 

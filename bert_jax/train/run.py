@@ -200,6 +200,4 @@ class Run:
     if self.stop.signum is not None:
       self.meter.flush()
       self.save(step, state)
-      raise errors.Interrupted(
-        self.stop.signum, signals.RESUME, everywhere=True
-      )
+      raise errors.Interrupted(self.stop.signum, everywhere=True)

@@ -266,7 +266,7 @@ def waits(monkeypatch):
 
 def test_who_ends_like_all_hosts_waits_while_host_0_tries_a_bucket(waits):
   first, _ = make(2)
-  stopped = errors.Interrupted(15, 'resume', everywhere=True)
+  stopped = errors.Interrupted(15, everywhere=True)
   watchdog._leave_after(stopped, first)
   distributed.leave()  # of a run that is finished
   # Log, status and lock, one after the other.
@@ -281,8 +281,8 @@ def test_who_stops_alone_ends_the_others(waits, monkeypatch):
     raise jax.errors.JaxRuntimeError('DEADLINE_EXCEEDED')
 
   monkeypatch.setattr(distributed, 'barrier', wait)
-  stopped = errors.Interrupted(15, 'resume')
-  said = 'host 0 was sent SIGTERM; resume'
+  stopped = errors.Interrupted(15)
+  said = 'host 0 was sent SIGTERM; resume with the same command.'
   assert end(watchdog._leave_after, stopped, first) == (143, said)
   assert waits == [20]
   exchange([first, second])

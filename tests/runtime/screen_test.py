@@ -74,7 +74,7 @@ def main(argv):
   with open(argv[1], 'w') as file:
     file.write(f'saved after {stop.signum}')
   if stop.signum is not None:
-    raise errors.Interrupted(stop.signum, 'resume')
+    raise errors.Interrupted(stop.signum)
 
 cli.run(main, takes_arguments=True)
 """
@@ -114,6 +114,6 @@ def test_a_run_whose_reader_ends_saves(tmp_path):
     process.stdout.close()
     said = process.stderr.read()
   assert process.returncode == 128 + signal.SIGPIPE
-  assert said.endswith(b'\nstopped: resume\n')
+  assert said.endswith(b'\nstopped: resume with the same command.\n')
   number = int(signal.SIGPIPE)
   assert (tmp_path / 'saved').read_text() == f'saved after {number}'

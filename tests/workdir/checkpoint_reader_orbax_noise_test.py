@@ -78,7 +78,7 @@ def test_a_read_that_is_given_up_is_dropped(shown, function, expected):
 
 def test_a_signal_while_a_read_is_given_up_is_not_dropped(shown):
   checkpoint_reader.drop_noise()
-  interrupted = errors.Interrupted(signal.SIGTERM, 'resume')
+  interrupted = errors.Interrupted(signal.SIGTERM)
   reading = of_orbax(read_array)(interrupted)
   reading.send(None)
   del reading

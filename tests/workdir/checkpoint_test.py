@@ -109,7 +109,7 @@ def test_who_stops_after_a_save_that_failed_is_told_so(tmp_path, monkeypatch):
   with pytest.raises(errors.UserError, match='No space left.*none was saved'):
     with checkpoint.Checkpoints(str(tmp_path / 'c'), 3, 0) as checkpoints:
       checkpoints.save(5, make_state(5))
-      raise errors.Interrupted(15, 'resume')
+      raise errors.Interrupted(15)
 
 
 def test_the_best_is_not_restored_after_a_save_that_failed(

@@ -9,7 +9,7 @@ from bert_jax.workdir import fingerprint, integrity
 
 def test_a_signal_during_a_restore_is_no_bad_checkpoint():
   def interrupted(step):
-    raise errors.Interrupted(15, 'resume')
+    raise errors.Interrupted(15)
 
   with pytest.raises(errors.Interrupted):
     integrity.restore_newest([1, 2], interrupted)

@@ -81,7 +81,7 @@ def test_an_event_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
   ('error', 'told'),
   [
     (KeyError('first'), KeyError),
-    (errors.Interrupted(15, 'resume'), errors.UserError),
+    (errors.Interrupted(15), errors.UserError),
   ],
 )
 def test_a_signal_alone_is_replaced_by_an_error_of_the_log(

@@ -62,8 +62,8 @@ def test_the_thread_writes_speed_and_time_left(tmp_path, monkeypatch):
   [
     (errors.UserError('too long'), ('failed', 1, 'too long')),
     (
-      errors.Interrupted(signal.SIGTERM, 'resume'),
-      ('interrupted', 143, 'resume'),
+      errors.Interrupted(signal.SIGTERM),
+      ('interrupted', 143, 'resume with the same command.'),
     ),
     (
       OSError(5, 'Input/output error'),
