@@ -15,7 +15,7 @@ from bert_jax.config import FIELDS, declare_fields, flatten, to_json
 from bert_jax.config.declaration import ANOTHER, SAME_MEANING, SAME_RESULT
 from bert_jax.parallel import distributed
 from bert_jax.runtime import disk, files, lock, storage
-from bert_jax.workdir import checkpoint_reader, paths
+from bert_jax.workdir import checkpoint_reader, integrity, paths
 
 
 def find_differences(
@@ -216,30 +216,29 @@ def check_shared(workdir: str):
   if jax.process_count() == 1:
     return
   token, path = os.urandom(8), os.path.join(workdir, '.shared')
-  failure = None
-  if distributed.is_first():
-    try:
+
+  def write():
+    advice = 'make it writable, or give another --workdir.'
+    with errors.explaining(f'cannot write to {workdir}', advice):
       storage.make_folder(workdir)
       storage.write(path, token)
-    except OSError as error:  # the others wait below and must be told
-      failure = error
+
+  def look():
+    found = b''
+    with contextlib.suppress(OSError):
+      found = storage.read(path)
+    if found != token:
+      raise errors.UserError(
+        f'{workdir} does not have what host 0 wrote there; give a --workdir '
+        'that all hosts share: gs://BUCKET/NAME, or a shared disk.'
+      )
+
+  integrity.agree(write if distributed.is_first() else lambda: None)
   token = multihost_utils.broadcast_one_to_all(np.frombuffer(token, np.uint8))
-  if distributed.find_largest(failure is not None):
-    reason = f' ({failure.strerror})' if failure else ''
-    raise errors.UserError(
-      f'host 0 cannot write to {workdir}{reason}; make it writable, or give '
-      'another --workdir.'
-    )
-  found = b''
-  with contextlib.suppress(OSError):
-    found = storage.read(path)
-  absent = jax.process_index() if found != token.tobytes() else 0
-  absent = distributed.find_largest(absent)
-  if distributed.is_first():
-    with contextlib.suppress(OSError):  # it does no harm
-      storage.delete(path)
-  if absent:
-    raise errors.UserError(
-      f'host {absent} does not see what host 0 wrote to {workdir}; give a '
-      '--workdir that all hosts share: gs://BUCKET/NAME, or a shared disk.'
-    )
+  token = token.tobytes()
+  try:
+    integrity.agree(look)
+  finally:
+    if distributed.is_first():
+      with contextlib.suppress(OSError):  # it does no harm
+        storage.delete(path)
