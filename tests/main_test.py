@@ -267,19 +267,3 @@ def test_a_run_in_a_bucket_ends_like_that_on_disk(
       assert storage.read(f'{remote}/export/{name}') == file.read(), name
   model = source.read(remote)
   assert (model.step, model.tokenizer.size) == (8, 120)
-
-
-@pytest.mark.parametrize(
-  'arguments, words',
-  [
-    (['--config=configs/tiny.py:sede=3'], "'sede' is unknown; did you mean"),
-    (['--config=configs/tiny.py', 'b.txt'], "'b.txt' is not a flag; quote"),
-  ],
-)
-def test_a_wrong_command_gets_one_line(arguments, words, tmp_path):
-  process = processes.start(
-    'bert_jax.main', f'--workdir={tmp_path}', *arguments
-  )
-  (line,) = process.communicate()[0].splitlines()
-  assert process.returncode == 1
-  assert line.startswith('error: ') and words in line

@@ -1,5 +1,6 @@
 """A small pre-training task on made-up batches, for the tests of training."""
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -121,13 +122,35 @@ def train(c, workdir, **changes):
 def train_until(c, workdir, step, **changes):
   """Trains until a step whose batch cannot be made."""
 
+  with pytest.raises(OSError, match='pulled out'):
+    train(c, workdir, batch=fail_at(step), **changes)
+
+
+def fail_at(step):
+  """Returns `make_batch` that fails at a step."""
+
   def make(number):
     if number == step:
       raise OSError('the disk was pulled out')
     return make_batch(number)
 
-  with pytest.raises(OSError, match='pulled out'):
-    train(c, workdir, batch=make, **changes)
+  return make
+
+
+@contextlib.contextmanager
+def noting_compilations():
+  """Yields a list that gets the name of each function that is compiled."""
+  names = []
+
+  def listen(event, seconds, **details):
+    if event == '/jax/core/compile/backend_compile_duration':
+      names.append(details['fun_name'])
+
+  jax.monitoring.register_event_duration_secs_listener(listen)
+  try:
+    yield names
+  finally:
+    jax.monitoring.unregister_event_duration_listener(listen)
 
 
 def rows_of(workdir, kind):

@@ -128,12 +128,6 @@ def start(*given):
       "error: a flag names no field of the config: 'imput' Did you mean "
       '"input" instead of "imput"? See --help.',
     ),
-    pytest.param(
-      [*_GIVEN, '--config.dta.input=x'],
-      "error: a flag names no field of the config: 'dta' Did you mean "
-      '"data" instead of "dta"? See --help.',
-      marks=pytest.mark.slow,
-    ),
     (
       [*_GIVEN, '--config.zzz=x'],
       'error: a flag names no field of the config: zzz See --help.',
@@ -147,6 +141,15 @@ def start(*given):
     (
       [_GIVEN[0], '--config=bert_jax/__init__.py'],
       'error: the file of --config has no function get_config; see configs/.',
+    ),
+    (
+      [*_GIVEN, 'b.txt'],
+      "error: 'b.txt' is not a flag; quote globs, and see --help.",
+    ),
+    (
+      [_GIVEN[0], f'{_GIVEN[1]}:sede=3'],
+      "error: config argument 'sede' is unknown; did you mean seed or select? "
+      'See --help.',
     ),
   ],
 )

@@ -7,7 +7,7 @@ import pytest
 from bert_jax import config_check
 from bert_jax.config import recipes
 from bert_jax.data import prepare
-from bert_jax.runtime import bucket, prefetch, process_pool
+from bert_jax.runtime import prefetch, process_pool
 
 
 def get_pid(*_):
@@ -36,17 +36,6 @@ def test_a_number_means_the_same_for_data_and_batches(two_cores, count, others):
   jobs = [(i,) for i in range(4)]
   assert count_others(prepare.local_runner(count)(get_pid, jobs)) == others
   assert count_others(prefetch.make_ahead(get_pid, 0, 4, count)) == others
-
-
-def refuse():
-  raise bucket.Unavailable('cannot read x: why.', 'why', may_pass=True)
-
-
-@pytest.mark.slow
-def test_a_bucket_that_is_ill_is_no_process_that_died():
-  with pytest.raises(bucket.Unavailable, match='^cannot read x') as caught:
-    list(process_pool.run(refuse, [()], 1))
-  assert caught.value.exit_code == 75
 
 
 def test_by_default_all_cores_prepare_and_a_thread_makes_batches(two_cores):

@@ -147,16 +147,6 @@ def test_a_new_file_has_one_writer(folder):
   assert storage.read(path) == b'first'
 
 
-def test_a_list_is_never_old(folder):
-  path = os.path.join(folder, 'x')
-  write(os.path.join(folder, 'w'), b'')
-  assert storage.list_names(folder) == ['w'] and not storage.exists(path)
-  write(path, b'')
-  assert storage.list_names(folder) == ['w', 'x'] and storage.exists(path)
-  storage.delete(path)
-  assert storage.list_names(folder) == ['w'] and not storage.exists(path)
-
-
 def test_what_another_process_writes_is_listed(remote):
   write(f'{remote}/w', b'')
   assert storage.list_names(remote) == ['w']

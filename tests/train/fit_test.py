@@ -163,13 +163,8 @@ def test_the_status_has_the_loss_of_the_newest_row_of_the_log(tmp_path):
       fit.fit(c, made, str(tmp_path), watched)
     return watched.losses
 
-  def failing(step):
-    if step == 4:
-      raise OSError('the disk was pulled out')
-    return training.make_batch(step)
-
   with pytest.raises(OSError, match='pulled out'):
-    train(training.make_task(c, failing))
+    train(training.make_task(c, training.fail_at(4)))
   before = training.rows_of(tmp_path, 'train')[-1]['loss']
   losses = train(training.make_task(c))
   last = training.rows_of(tmp_path, 'train')[-1]['loss']

@@ -7,7 +7,6 @@ import shutil
 import signal
 import types
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from bert_jax.parallel import distributed
 from bert_jax.pretraining import pretrain
 from bert_jax.runtime import pulse
 from bert_jax.train.fit import fit
-from bert_jax.train.step import train_step
 from bert_jax.train.task import HELD_OUT, Rows
 from bert_jax.workdir import checkpoint, checkpoint_reader
 from tests import training
@@ -29,17 +27,12 @@ def watched(tmp_path_factory):
   seen = types.SimpleNamespace(
     folder=tmp_path_factory.mktemp('run'),
     pulse=pulse.Pulse(),
-    traced=0,
     frozen=[],
     shown=[],
     while_saving=[],
     while_evaluating=[],
   )
   save = checkpoint.Checkpoints.save
-
-  def trace(*args, **kwargs):
-    seen.traced += 1
-    return train_step(*args, **kwargs)
 
   def look_while_saving(self, *args):
     seen.while_saving.append(seen.pulse.watched)
@@ -61,7 +54,6 @@ def watched(tmp_path_factory):
     describe=lambda batch: seen.shown.append(len(batch['input_ids'])) or [],
   )
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr('bert_jax.train.step.train_step', trace)
     patch.setattr(checkpoint.Checkpoints, 'save', look_while_saving)
     fit(c, made, str(seen.folder), pulse=seen.pulse)
   return seen
@@ -89,10 +81,6 @@ def test_a_run_logs_evaluates_and_saves(watched):
 
 def test_the_first_batch_is_shown_whole_once(watched):
   assert watched.shown == [training.ROWS]
-
-
-def test_the_step_is_compiled_once_per_phase(watched):
-  assert watched.traced == 2
 
 
 def test_the_garbage_collector_skips_what_was_made_before_the_updates(watched):
@@ -136,11 +124,7 @@ def test_a_batch_of_another_shape_is_refused_not_compiled(tmp_path):
 
 
 def test_nothing_is_compiled_between_the_updates(tmp_path, monkeypatch):
-  compiled, counts = [], []
-
-  def listen(event, seconds, **details):
-    if event == '/jax/core/compile/backend_compile_duration':
-      compiled.append(seconds)
+  counts = []
 
   def look(own, whole):
     counts.append(len(compiled))
@@ -148,11 +132,8 @@ def test_nothing_is_compiled_between_the_updates(tmp_path, monkeypatch):
 
   monkeypatch.setattr(distributed, 'sum_global', look)
   c = training.small_config((4, 2), eval__every=2, checkpoint__every=60)
-  jax.monitoring.register_event_duration_secs_listener(listen)
-  try:
+  with training.noting_compilations() as compiled:
     training.train(c, tmp_path)
-  finally:
-    jax.monitoring.unregister_event_duration_listener(listen)
   assert counts[0] > 0 and counts == 6 * counts[:1]
 
 
@@ -305,11 +286,6 @@ def test_the_best_evaluation_is_the_result_whatever_happens(tmp_path):
     made = make_judged_task(c, wanted, batch=batch)
     return fit(c, made, str(tmp_path / name))
 
-  def fail(step):
-    if step == 5:
-      raise OSError('the disk was pulled out')
-    return training.make_batch(step)
-
   run('first', 0.0)
   numbers = {
     row['step']: row['number']
@@ -317,7 +293,7 @@ def test_the_best_evaluation_is_the_result_whatever_happens(tmp_path):
   }
   # After the checkpoint of step 5, which knows of step 4.
   with pytest.raises(OSError, match='pulled out'):
-    run('killed', numbers[4], fail)
+    run('killed', numbers[4], training.fail_at(5))
   folder = tmp_path / 'killed' / 'checkpoints'
   assert checkpoint_reader.list_steps(str(folder)) == [4, 5]
   for _ in range(2):  # at its end, too

@@ -5,15 +5,13 @@ import sys
 import types
 
 import jax
-import numpy as np
 import pytest
 
 from bert_jax import tasks
 from bert_jax.hardware import chips
 from bert_jax.ops import recomputed_attention
 from bert_jax.parallel import device_mesh
-from bert_jax.train import fit, programs, task
-from bert_jax.train.step import run_key
+from bert_jax.train import programs, task
 from tests import lowering, training
 
 
@@ -183,18 +181,10 @@ def test_auto_makes_on_gpus_no_array_of_all_pairs_of_tokens(
 
 
 @pytest.fixture
-def compiled(monkeypatch):
-  """Yields a list that gets the name of each function that is compiled."""
-  names = []
-
-  def listen(event, seconds, **details):
-    if event == '/jax/core/compile/backend_compile_duration':
-      names.append(details['fun_name'])
-
+def compiled():
   jax.clear_caches()
-  jax.monitoring.register_event_duration_secs_listener(listen)
-  yield names
-  jax.monitoring.unregister_event_duration_listener(listen)
+  with training.noting_compilations() as names:
+    yield names
 
 
 def listed_names(c, without=()):
@@ -272,38 +262,3 @@ def test_programs_of_many_hosts_count_vote_and_gather(monkeypatch):
   alone = listed()
   monkeypatch.setattr(programs, '_hosts', lambda mesh: 2)
   assert listed() - alone == {programs.COUNT, programs.VOTE, programs.GATHER}
-
-
-def test_arguments_are_those_of_training():
-  c = training.small_config()
-  made, mesh = training.make_objective(c), device_mesh.make_mesh()
-  (phase,) = task.list_phases(c)
-  step, evaluation, *_ = programs.list_phase(c, made, mesh, phase)
-  state, batch, key = step.arguments
-  init = programs.plan_initial_state(c, made, mesh)[0]
-  real = init(jax.random.key(0))
-
-  def described(tree):
-    return jax.tree.map(lambda x: (x.shape, str(x.dtype)), tree)
-
-  assert described(state) == described(real)
-  assert jax.tree.map(lambda x: x.sharding, state) == jax.tree.map(
-    lambda x: x.sharding, real
-  )
-  assert described(batch) == described(training.make_batch(0))
-  assert described(key) == described(run_key(c))
-  assert batch['input_ids'].sharding == device_mesh.row_sharding(mesh)
-  assert described(evaluation.arguments[1]) == described(batch)
-
-
-@pytest.mark.parametrize('hosts', [1, 2])
-def test_gathered_parameters_are_numpy_arrays(hosts):
-  mesh = device_mesh.make_mesh()
-  split = jax.device_put(np.arange(8.0), device_mesh.row_sharding(mesh))
-  # The program that many hosts have runs on one as well.
-  gather = jax.jit(lambda x: x, out_shardings=device_mesh.replicate(mesh))
-  program = programs.Program(programs.GATHER, gather, (split,))
-  start = {programs.GATHER: program} if hosts > 1 else {}
-  found = fit.gather_on_host({'w': split}, start)
-  assert type(found['w']) is np.ndarray
-  np.testing.assert_array_equal(found['w'], np.arange(8.0))

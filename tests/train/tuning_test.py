@@ -153,15 +153,6 @@ def test_cudnn_is_chosen_where_a_gpu_is_that_can_use_it(monkeypatch):
   assert tried('') == ['flash', 'recompute']
 
 
-def test_kernels_and_options_are_given_up_one_after_another():
-  found = tuning.list_candidates(base('dtype=bfloat16'), GPU, 512)
-  assert [(c.compute.attention, c.compute.xla_options) for c in found] == [
-    ('flash', 'xla_gpu_enable_triton_gemm=false'),
-    ('flash', ''),
-    ('recompute', ''),
-  ]
-
-
 def test_the_options_of_each_chip():
   found = tuning.get_xla_options(tuning.resolve(base(), TPU, 128))
   assert found == {'xla_tpu_enforce_prefetch_fifo_order': True}

@@ -51,10 +51,10 @@ def flip_bit(path):
   path.write_bytes(raw)
 
 
-def copy_state(path):
-  """Puts the sound arrays of step 1 there."""
-  shutil.rmtree(path / 'state')
-  shutil.copytree(path.parent / '1' / 'state', path / 'state')
+def copy(path, name):
+  """Puts what is sound of step 1 there."""
+  shutil.rmtree(path / name)
+  shutil.copytree(path.parent / '1' / name, path / name)
 
 
 # What is done to a checkpoint, and what is said of it.
@@ -65,7 +65,7 @@ DAMAGE = {
   ),
   # What Orbax does not notice.
   'the arrays are of another step': (
-    copy_state,
+    lambda path: copy(path, 'state'),
     r'array\(s\) differ from their fingerprint, first (moments|params)/dense/k',
   ),
   'every array is cut': (
@@ -100,6 +100,10 @@ DAMAGE = {
   'the facts are brackets': (
     lambda path: (path / 'facts' / 'metadata').write_text('[' * 100_000),
     'one of its JSON files is unreadable',
+  ),
+  'the facts are of another step': (
+    lambda path: copy(path, 'facts'),
+    'it says step 1 and .* but is step 2',
   ),
   'the facts are others': (
     lambda path: (path / 'facts' / 'metadata').write_text('[1]'),

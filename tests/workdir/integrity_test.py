@@ -1,10 +1,9 @@
 """Tests of telling sound checkpoints from bad ones."""
 
-import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.workdir import fingerprint, integrity
+from bert_jax.workdir import integrity
 
 
 def test_a_signal_during_a_restore_is_no_bad_checkpoint():
@@ -76,17 +75,3 @@ def test_missing_or_senseless_bytes_are_damage_also_below(said):
 def test_a_long_message_keeps_its_cause():
   with pytest.raises(errors.UserError, match='x{50} ... .*x: no answer. That'):
     judge(ValueError('x' * 500 + ': no answer'))
-
-
-def test_facts_of_another_step_are_noticed():
-  marks = fingerprint.of_arrays({'a': np.arange(3.0)})
-  facts = {
-    'step': 3,
-    'fingerprint': fingerprint.combine(marks),
-    'fingerprints': marks,
-  }
-  integrity.verify_facts(3, facts)
-  with pytest.raises(
-    integrity.Damaged, match='it says step 3 .* but is step 4'
-  ):
-    integrity.verify_facts(4, facts)
