@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import time
 from typing import Any
 
@@ -11,7 +12,7 @@ from jax.sharding import Mesh
 
 from bert_jax import errors
 from bert_jax.parallel import distributed
-from bert_jax.runtime import copies, progress, signals
+from bert_jax.runtime import progress, signals
 from bert_jax.runtime.pulse import Pulse
 from bert_jax.train.meter import Meter
 from bert_jax.train.task import Objective, Task
@@ -86,8 +87,7 @@ class Profile:
     self._updates = updates if distributed.is_first() else 0
     self._meter, self._bar = meter, bar
     self._span = range(0)
-    self._tracing = False
-    self._files = contextlib.ExitStack()
+    self._traced: log.Mirror | None = None  # while tracing
 
   def begin_phase(self, done: int, end: int):
     """Plans which of the updates done + 1, ..., end to trace."""
@@ -101,7 +101,7 @@ class Profile:
       self._start()
     with jax.profiler.StepTraceAnnotation('step', step_num=number):
       yield
-    if self._tracing and number == self._span[-1]:
+    if self._traced and number == self._span[-1]:
       with self._meter.paused():  # waits for the update
         self._stop()
       self._bar.write(
@@ -115,13 +115,14 @@ class Profile:
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0  # each call of Python would slow the loop
     with self._meter.paused(), self._reported():
-      folder = self._files.enter_context(copies.publishing(self._directory))
-      jax.profiler.start_trace(folder, profiler_options=options)
-    self._tracing = True
+      traced = log.Mirror(self._directory)
+      os.makedirs(traced.folder, exist_ok=True)
+      jax.profiler.start_trace(traced.folder, profiler_options=options)
+    self._traced = traced
 
   def _stop(self):
-    self._tracing = False
-    with self._reported(), self._files:
+    traced, self._traced = self._traced, None
+    with self._reported(), contextlib.closing(traced):
       jax.profiler.stop_trace()
 
   def _reported(self):
@@ -135,7 +136,7 @@ class Profile:
     return self
 
   def __exit__(self, kind, *exc):
-    if self._tracing:  # an error is being raised, which must not be replaced
+    if self._traced:  # an error is being raised, which must not be replaced
       with contextlib.suppress(errors.UserError):
         self._stop()
     elif self._updates and kind is None:
