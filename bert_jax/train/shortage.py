@@ -84,8 +84,7 @@ def check(
   if available is None:
     return
   # Evaluation is given the parameters only, but the optimizer stays.
-  given = map(_count_arguments, executables.values())
-  resident = max(count_bytes(state), *given)
+  resident = count_bytes(state)
   for name, executable in executables.items():
     needed = count_needed(executable, resident)
     if needed is not None and needed > available:
@@ -165,11 +164,6 @@ def count_bytes(tree: Any) -> int:
     math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
     for x in jax.tree.leaves(tree)
   )
-
-
-def _count_arguments(executable) -> int:
-  found = executable.memory_analysis()
-  return 0 if found is None else found.argument_size_in_bytes
 
 
 def _describe(remat, phase, executable, needed, mesh) -> str:
