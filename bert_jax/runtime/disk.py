@@ -11,16 +11,15 @@ _UNFINISHED = re.compile(r'\..*\.[0-9a-f]{16}\.new')
 
 
 def open_file(path: str) -> BinaryIO:
-  """Opens a regular file for reading, see `open_regular`."""
-  return open(path, 'rb', _BUFFER, opener=open_regular)
-
-
-def open_regular(path: str, flags: int) -> int:
-  """Opens a local file, as the `opener` of `open`; returns its descriptor.
+  """Opens a regular file for reading.
 
   Raises:
     OSError: also for a pipe, which may block, or a device, which may never end.
   """
+  return open(path, 'rb', _BUFFER, opener=_open_regular)
+
+
+def _open_regular(path, flags) -> int:
   descriptor = os.open(path, flags | os.O_NONBLOCK)
   mode = os.fstat(descriptor).st_mode
   if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # `open` refuses folders

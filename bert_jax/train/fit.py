@@ -251,7 +251,9 @@ def _find_state(config, task, mesh, start, checkpoints, workdir, status):
         'them from a copy, or start from step 0 with '
         '--config.checkpoint.start_over=True.'
       )
-  status.reset()
+  # Who watches the run hears at once that it starts from step 0.
+  new = {'step': 0, 'phase': 0, 'loss': None, 'held_out': None}
+  status.note(state='starting', checkpoint=None, **new)
   if task.start is None:
     return None, {}
   state = _initialise(config, start, mesh)

@@ -17,7 +17,7 @@ _SECONDS = 20.0  # between writes of changes
 class Status:
   """Keeps `status.json` of a working directory up to date.
 
-  It is written at once when the state changes, otherwise by a thread. On exit,
+  It is written at once when the state is noted, otherwise by a thread. On exit,
   the state is `done`, `interrupted` or `failed`, by the exception. Its fields
   are explained in docs/buckets.md.
 
@@ -52,19 +52,10 @@ class Status:
     self._thread = contextlib.ExitStack()
 
   def note(self, **fields):
-    """Sets fields; a new state is written at once."""
-    changed = fields.get('state', self._fields['state'])
-    is_new = changed != self._fields['state']
+    """Sets fields, which are written at once if the state is among them."""
     self._fields.update(fields)
-    if is_new:
+    if 'state' in fields:
       self._write()
-
-  def reset(self):
-    """Forgets, at once, what earlier processes did: the run is at step 0."""
-    self._fields.update(
-      step=0, phase=0, loss=None, held_out=None, checkpoint=None
-    )
-    self._write()
 
   def follow(self, newest: Callable[[], int | None]):
     """Asks `newest` for the newest checkpoint whenever this is written."""
@@ -112,9 +103,6 @@ class Nothing:
 
   def note(self, **fields):
     del fields
-
-  def reset(self):
-    pass
 
   def follow(self, newest: Callable[[], int | None]):
     del newest
