@@ -25,6 +25,17 @@ def start(module: str, *arguments: str) -> subprocess.Popen:
   )
 
 
+def run_code(code: str, *arguments: str, env: dict | None = None):
+  """Runs a program in the repository; returns its end, with its output."""
+  return subprocess.run(
+    [sys.executable, '-c', code, *arguments],
+    cwd=ROOT,
+    env=env,
+    capture_output=True,
+    text=True,
+  )
+
+
 def run_pair(module: str, directory) -> list[tuple[str, str]]:
   """Runs `python -m MODULE PORT PROCESS DIRECTORY` for processes 0 and 1.
 

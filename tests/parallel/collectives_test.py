@@ -1,8 +1,5 @@
 """Tests of shares along `data`, on four devices, and on eight elsewhere."""
 
-import subprocess
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +8,7 @@ from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.parallel import collectives
-from tests import environment
+from tests import environment, processes
 
 
 def on_devices(count, function, x, out):
@@ -83,9 +80,7 @@ def on_eight():
 def test_three_stages_on_eight_devices():
   env = environment.for_devices(8)
   code = 'from tests.parallel import collectives_test as t; t.on_eight()'
-  done = subprocess.run(
-    [sys.executable, '-c', code], env=env, capture_output=True, text=True
-  )
+  done = processes.run_code(code, env=env)
   assert done.stdout == 'eight are right\n', done.stderr
 
 

@@ -1,8 +1,6 @@
 """Tests of how processes see one another."""
 
 import socket
-import subprocess
-import sys
 import threading
 
 import jax
@@ -11,6 +9,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.parallel import distributed, watchdog
 from bert_jax.runtime import bucket, pulse
+from tests import processes
 
 
 class Memory:
@@ -311,9 +310,7 @@ with watchdog.watch_hosts() as beat, beat.watching():
 
 
 def test_one_process_that_hangs_ends_with_its_stacks():
-  found = subprocess.run(
-    [sys.executable, '-c', HANGING], capture_output=True, text=True
-  )
+  found = processes.run_code(HANGING)
   assert found.returncode == 75
   assert (
     'error: no training step or evaluation batch for 0 s. Run the same command '

@@ -46,11 +46,7 @@ cli.run(main)
   ],
 )
 def test_a_command_ends_with_a_code_and_says_why(error, code, said):
-  done = subprocess.run(
-    [sys.executable, '-c', _COMMAND.format(error=error)],
-    capture_output=True,
-    text=True,
-  )
+  done = processes.run_code(_COMMAND.format(error=error))
   wanted = said if code == errors.BUG else re.escape(said)
   assert done.returncode == code
   assert re.fullmatch(f'{wanted}\n', done.stderr)
@@ -68,12 +64,8 @@ cli.run(main)
 
 
 def test_words_that_the_terminal_cannot_show_are_no_error():
-  done = subprocess.run(
-    [sys.executable, '-c', _PRINT.format(times=1)],
-    env={**os.environ, 'PYTHONIOENCODING': 'latin-1'},
-    capture_output=True,
-    text=True,
-  )
+  env = {**os.environ, 'PYTHONIOENCODING': 'latin-1'}
+  done = processes.run_code(_PRINT.format(times=1), env=env)
   assert (done.returncode, done.stdout, done.stderr) == (0, '???\n', '')
 
 
@@ -104,15 +96,6 @@ flags.mark_flags_as_required(['config', 'workdir'])
 cli.run(main)
 """
 _GIVEN = '--workdir=x', '--config=configs/tiny.py'
-
-
-def start(*given):
-  return subprocess.run(
-    [sys.executable, '-c', _FLAGS, *given],
-    cwd=processes.ROOT,
-    capture_output=True,
-    text=True,
-  )
 
 
 @pytest.mark.parametrize(
@@ -154,7 +137,7 @@ def start(*given):
   ],
 )
 def test_a_wrong_flag_gets_one_line(given, words):
-  done = start(*given)
+  done = processes.run_code(_FLAGS, *given)
   assert (done.returncode, done.stderr) == (1, f'{words}\n')
 
 
@@ -166,12 +149,12 @@ def test_an_error_in_a_config_file_is_a_mistake_with_a_traceback(
 ):
   path = tmp_path / 'mine.py'
   path.write_text(f'def get_config():\n  {line}\n')
-  done = start(_GIVEN[0], f'--config={path}')
+  done = processes.run_code(_FLAGS, _GIVEN[0], f'--config={path}')
   assert done.returncode == 1
   assert f'File "{path}", line 2, in get_config' in done.stderr
 
 
 def test_help_is_no_error():
-  done = start('--help')
+  done = processes.run_code(_FLAGS, '--help')
   assert (done.returncode, done.stderr) == (0, '')
   assert 'Directory of the run.' in done.stdout

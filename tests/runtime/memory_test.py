@@ -2,12 +2,11 @@
 
 import os
 import platform
-import subprocess
-import sys
 
 import pytest
 
 from bert_jax.runtime import memory
+from tests import processes
 
 # Pages that the system clears for 100 MB, allocated, used and freed in a thread.
 _COUNT = """
@@ -33,14 +32,8 @@ print(counts[1])
 
 
 def count_pages(statement):
-  return int(
-    subprocess.run(
-      [sys.executable, '-c', _COUNT.format(statement)],
-      env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
-      check=True,
-      capture_output=True,
-    ).stdout
-  )
+  env = {**os.environ, 'JAX_PLATFORMS': 'cpu'}
+  return int(processes.run_code(_COUNT.format(statement), env=env).stdout)
 
 
 def is_old():

@@ -1,10 +1,10 @@
 """Tests of progress."""
 
 import io
-import subprocess
 import sys
 
 from bert_jax.runtime import progress
+from tests import processes
 
 
 def test_without_a_terminal_lines_come_now_and_then(capsys, monkeypatch):
@@ -67,7 +67,5 @@ os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_a_process_that_is_terminated_leaves_no_semaphore():
-  ended = subprocess.run(
-    [sys.executable, '-c', _TERMINATED], capture_output=True, text=True
-  )
+  ended = processes.run_code(_TERMINATED)
   assert (ended.returncode, ended.stderr) == (-15, '')

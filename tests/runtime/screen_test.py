@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from bert_jax.runtime import screen
+from tests import processes
 
 
 @pytest.mark.parametrize(
@@ -43,9 +44,7 @@ cli.run(main)
 
 
 def test_a_command_prints_no_escape_of_others():
-  done = subprocess.run(
-    [sys.executable, '-c', _ESCAPES], capture_output=True, text=True
-  )
+  done = processes.run_code(_ESCAPES)
   assert done.stdout == '\\x1b[2Jword\n'
   assert done.stderr == (
     'warning: \\x1b[2Jhost\nerror: file \\x1b[2J is not text\n'

@@ -4,8 +4,6 @@ import contextlib
 import math
 import os
 import pickle
-import subprocess
-import sys
 import time
 from unittest import mock
 
@@ -17,6 +15,7 @@ from bert_jax.corpus import text_files
 from bert_jax.finetuning.readers import table_files
 from bert_jax.runtime import bucket, disk, files, storage
 from bert_jax.tokenization import tokenizer
+from tests import processes
 
 
 def write(path, content):
@@ -97,7 +96,7 @@ def test_what_a_kill_leaves_is_removed_and_nothing_else(tmp_path):
     'from bert_jax.runtime import storage\n'
     'with storage.replacing(sys.argv[1]): os.kill(os.getpid(), 9)'
   )
-  subprocess.run([sys.executable, '-c', script, str(tmp_path / 'x')])
+  processes.run_code(script, str(tmp_path / 'x'))
   [left] = os.listdir(tmp_path)
   assert left.startswith('.x.')
   for name in ('.y.new', 'x.0123456789abcdef.new', '.hidden'):
