@@ -39,11 +39,6 @@ class UserError(ValueError):
     super().__init__(message)
     self.may_pass = may_pass
 
-  @property
-  def exit_code(self) -> int:
-    """`MISTAKE` or `MAY_PASS`."""
-    return get_exit_code(self)
-
   def __reduce__(self):  # how a process sends it to its parent, without a cause
     return type(self), (str(self), may_pass(self))
 

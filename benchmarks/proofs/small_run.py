@@ -70,7 +70,8 @@ def expect_error(call: Callable, *words: str) -> str:
     expect('\n' not in text, f'more than one line: {text}')
     missing = [word for word in words if word not in text]
     expect(not missing, f'it does not say {missing}: {text}')
-    expect(error.exit_code == 1, f'exit code {error.exit_code}: {text}')
+    code = errors.get_exit_code(error)
+    expect(code == 1, f'exit code {code}: {text}')
     return text
   raise Broken(f'no error, but {str(found)[-300:]!r}')
 

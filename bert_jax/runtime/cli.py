@@ -48,14 +48,12 @@ def run(main: Callable[..., int | None], takes_arguments: bool = False):
   try:
     with signals.raising():
       app.run(guarded, flags_parser=_parse_flags)
-  except errors.UserError as error:
-    print('error:', ' '.join(str(error).splitlines()), file=sys.stderr)
-    sys.exit(error.exit_code)
-  except errors.Interrupted as stop:
-    print(f'\nstopped: {stop}', file=sys.stderr)
-    sys.exit(128 + stop.signum)
-  except Exception as error:
-    if errors.may_pass(error):
+  except (Exception, errors.Interrupted) as error:
+    if isinstance(error, errors.UserError):
+      print('error:', ' '.join(str(error).splitlines()), file=sys.stderr)
+    elif isinstance(error, errors.Interrupted):
+      print(f'\nstopped: {error}', file=sys.stderr)
+    elif errors.may_pass(error):
       line = errors.first_line(error)
       print(f'error: {line}. Run the same command again.', file=sys.stderr)
     else:

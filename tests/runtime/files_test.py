@@ -84,7 +84,7 @@ def test_json_in_a_bucket_that_is_ill_is_no_wrong_path(
   ill.status = status
   with pytest.raises(errors.UserError, match=f'HTTP {status}') as caught:
     files.read_json(f'{remote}/x.json')
-  assert caught.value.exit_code == exit_code
+  assert errors.get_exit_code(caught.value) == exit_code
   assert 'right path' not in str(caught.value)
 
 

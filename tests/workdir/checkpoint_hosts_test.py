@@ -27,7 +27,7 @@ def test_a_host_whose_disk_fails_keeps_all_from_condemning(
   monkeypatch.setattr(agreement, 'gather_texts', gather)
   with pytest.raises(errors.UserError, match='^on host 1: EIO') as caught:
     restore(tmp_path / 'c')
-  assert caught.value.exit_code == 75
+  assert errors.get_exit_code(caught.value) == 75
   # On the files, the facts, the arrays, their shapes.
   assert votes[:2] == votes[3:] * 2 == ['{}'] * 2
   assert json.loads(votes[2])['damaged'] and os.listdir(tmp_path) == ['c']
