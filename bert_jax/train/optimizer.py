@@ -206,21 +206,17 @@ def _adam(b1: float, b2: float, epsilon: float):
     del params
     _, new = adam.update(grads, state)
     new = jax.tree.map(lambda x, y: jnp.where(finite, x, y), new, state)
-    new = jax.lax.platform_dependent(new, cpu=_stored, default=lambda x: x)
+    # Makes XLA's CPU compiler write the state before it is used: it makes one
+    # pass per output array, and would keep a copy of the old state for the pass
+    # over the parameters.
+    new = jax.lax.platform_dependent(
+      new, cpu=jax.lax.optimization_barrier, default=lambda x: x
+    )
     mu = optax.tree.bias_correction(new.mu, b1, new.count)
     nu = optax.tree.bias_correction(new.nu, b2, new.count)
     return jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + epsilon), mu, nu), new
 
   return optax.GradientTransformationExtraArgs(adam.init, update)
-
-
-def _stored(state):
-  """Makes XLA write the state before it is used.
-
-  XLA's CPU compiler makes one pass per output array, and would keep a copy of
-  the old state for the pass over the parameters.
-  """
-  return jax.lax.optimization_barrier(state)
 
 
 def _without_bias_correction(adam):
