@@ -26,15 +26,12 @@ class Chip:
   # The compiler's estimate in cycles for the product of two bfloat16 matrices of
   # 8192 x 8192 on one device.
   product_cycles: float | None = None
-  unit_flops: int | None = None  # FLOPs per cycle of the chip's matrix units
   cycles_per_second: float | None = None  # converts estimated cycles
-  clock_published: bool = True  # otherwise the clock is `flops` / `unit_flops`
+  clock_published: bool = True  # otherwise it is inferred from `flops`
 
   # Of GPUs.
   memory: int | None = None  # bytes; a TPU's compiler knows it
-  tensorfloat32_flops: float | None = (
-    None  # peak FLOP/s of TensorFloat-32, dense
-  )
+  tensorfloat32_flops: float | None = None  # peak FLOP/s, dense
   float32_flops: float | None = None  # peak FLOP/s of float32 proper
 
   def for_products(self, dtype: str, precision: str) -> 'Chip':
@@ -84,28 +81,25 @@ class Chip:
 _TPUS = (
   Chip('v2', ('TPU v2',), 45e12, 700e9, 496e9, devices=2, links=4,
        network_bandwidth=6.25e9, product_cycles=34.13e6,
-       unit_flops=2 * 2 * 128**2, cycles_per_second=0.70e9),
+       cycles_per_second=0.70e9),
   Chip('v3', ('TPU v3',), 123e12, 900e9, 560e9, devices=2, links=4,
        network_bandwidth=6.25e9, product_cycles=17.32e6,
-       unit_flops=4 * 2 * 128**2, cycles_per_second=0.94e9),
+       cycles_per_second=0.94e9),
   Chip('v4', ('TPU v4',), 275e12, 1200e9, 540e9, links=6,
        network_bandwidth=6.25e9, product_cycles=4.524e6,
-       unit_flops=8 * 2 * 128**2, cycles_per_second=1.05e9),
+       cycles_per_second=1.05e9),
   Chip('v5e', ('TPU v5 lite', 'TPU v5e'), 197e12, 819e9, 400e9, links=4,
        network_bandwidth=3.125e9, product_cycles=9.557e6,
-       unit_flops=4 * 2 * 128**2, cycles_per_second=1.50e9),
+       cycles_per_second=1.50e9),
   Chip('v5p', ('TPU v5', 'TPU v5p'), 459e12, 2765e9, 1200e9, links=6,
        network_bandwidth=6.25e9, product_cycles=4.652e6,
-       unit_flops=8 * 2 * 128**2, cycles_per_second=1.75e9,
-       clock_published=False),
+       cycles_per_second=1.75e9, clock_published=False),
   Chip('v6e', ('TPU v6 lite', 'TPU v6e'), 918e12, 1638e9, 800e9, links=4,
        network_bandwidth=12.5e9, product_cycles=2.978e6,
-       unit_flops=2 * 2 * 2 * 256**2, cycles_per_second=1.75e9,
-       clock_published=False),
+       cycles_per_second=1.75e9, clock_published=False),
   Chip('tpu7x', ('TPU7x',), 2307e12, 7380e9, 1200e9, devices=2, links=6,
        network_bandwidth=6.25e9, product_cycles=2.605e6,
-       unit_flops=4 * 2 * 2 * 256**2, cycles_per_second=2.20e9,
-       clock_published=False),
+       cycles_per_second=2.20e9, clock_published=False),
 )
 # fmt: on
 

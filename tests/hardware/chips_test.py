@@ -15,24 +15,23 @@ def test_real_and_described_devices_are_found():
 TPUS = [c for c in chips.CHIPS if c.kinds[0].startswith('TPU')]
 
 
-@pytest.mark.parametrize('chip', TPUS, ids=lambda chip: chip.name)
-def test_clock_by_what_the_matrix_units_do_is_the_peak(chip):
-  peak = chip.unit_flops * chip.cycles_per_second
-  assert peak == pytest.approx(chip.flops, rel=0.03)
-
-
 @pytest.mark.parametrize(
-  'name, share',
+  'name, units, width, share',
   [
-    *(('v2', 1.00), ('v3', 0.97), ('v4', 0.93), ('v5e', 0.88)),
-    *(('v5p', 0.90), ('v6e', 0.70), ('tpu7x', 0.81)),
+    *(('v2', 2, 128, 1.00), ('v3', 4, 128, 0.97), ('v4', 8, 128, 0.93)),
+    *(('v5e', 4, 128, 0.88), ('v5p', 8, 128, 0.90)),
+    # Taken to do two products per cycle.
+    *(('v6e', 2 * 2, 256, 0.70), ('tpu7x', 2 * 4, 256, 0.81)),
   ],
 )
-def test_large_product_has_its_share_of_the_peak(name, share):
+def test_the_clock_agrees_with_the_peak_and_with_large_products(
+  name, units, width, share
+):
   chip = chips.get(name)
-  seconds = chip.product_cycles / chip.cycles_per_second
-  found = 2 * 8192**3 / seconds / (chip.flops / chip.devices)
-  assert found == pytest.approx(share, abs=0.01)
+  by_units = units * 2 * width**2 * chip.cycles_per_second
+  assert by_units == pytest.approx(chip.flops, rel=0.03)
+  found = chip.product_flops * chip.cycles_per_second * chip.devices
+  assert found / chip.flops == pytest.approx(share, abs=0.01)
 
 
 GPUS = [c for c in chips.CHIPS if c.kinds[0].startswith('NVIDIA')]
