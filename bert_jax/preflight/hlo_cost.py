@@ -62,15 +62,14 @@ class Piece:
 def list_schedule(text: str) -> list[Piece]:
   """Returns a program's ops that cost something, in order; see `count_cost`."""
   computations, entry, devices = _parse(text)
-  types = {op.name: op.type for op in computations[entry]}
   found = []
   for op in computations[entry]:
     totals = collections.Counter()
-    _add_op(totals, op, computations, entry, types, devices=devices)
+    _add_op(totals, op, computations, entry, devices=devices)
     starts = op.name if op.opcode.endswith('-start') else ''
     awaits = op.operands[0] if op.opcode.endswith('-done') else ''
     if op.opcode == 'fusion':  # one of several that a collective overlaps
-      parts = [part.rest for part, _ in _inside(op, types, computations)]
+      parts = [part.rest for part in _inside(op, computations)]
       chain = re.search(r'chain_id="(\d+)"', ' '.join(parts))
       for mark in parts if chain else ():
         starts = chain[1] if 'AsyncCollectiveStart' in mark else starts
@@ -128,9 +127,8 @@ def extrapolate(few: Any, more: Any, layers: tuple[int, int, int]) -> Any:
 
 def _add(totals, computations, name, **how):
   """Adds a computation, see `_add_op`."""
-  types = {op.name: op.type for op in computations[name]}
   for op in computations[name]:
-    _add_op(totals, op, computations, name, types, **how)
+    _add_op(totals, op, computations, name, **how)
 
 
 def _add_op(
@@ -138,7 +136,6 @@ def _add_op(
   op,
   computations,
   name,
-  types,
   *,
   devices,
   times=1,
@@ -148,7 +145,6 @@ def _add_op(
   """Adds an op of the computation `name` that runs `times` times.
 
   Args:
-    types: {op: type} of the computation.
     fused: whether one estimate of the compiler covers all of it.
     aside: whether another core of the chip runs it, whose cycles do not count.
   """
@@ -156,7 +152,7 @@ def _add_op(
     found = [] if aside else [int(n) for n in _CYCLES.findall(op.rest)]
     totals['cycles'] += times * sum(found)
     if not found:
-      _add_moves(totals, op, types, computations, times)
+      _add_moves(totals, op, computations, times)
   kind = op.opcode.removesuffix('-start')
   if op.opcode.endswith('-done') or op.opcode.endswith('-update'):
     return  # counted at its start
@@ -165,11 +161,11 @@ def _add_op(
     if 'chain_id=' not in op.rest or any(
       'AsyncCollectiveStart' in other.rest for other in computations[name]
     ):
-      _add_collective(totals, op, kind, name, types, times, devices)
+      _add_collective(totals, op, kind, name, times, devices)
   elif kind == 'rng-bit-generator':
     totals['rng_bytes'] += times * hlo_text.parse_largest(op.type)
   elif kind == 'custom-call':
-    _add_custom_call(totals, op, types, times)
+    _add_custom_call(totals, op, times)
   loops = hlo_text.count_trips(op, computations) if kind == 'while' else 1
   for called in hlo_text.list_called(op):
     _add(
@@ -183,15 +179,14 @@ def _add_op(
     )
 
 
-def _add_custom_call(totals, op, types, times):
+def _add_custom_call(totals, op, times):
   target = re.search(r'custom_call_target="([^"]*)"', op.rest)[1]
   if target not in _KERNELS:
     return
   said = dict(re.findall(r'"(flops|bytes_accessed)":"(\d+)"', op.rest))
   moved = said.get('bytes_accessed')
   if not moved:  # then inputs and outputs
-    arrays = op.type, *(types.get(o, '') for o in op.operands)
-    moved = sum(map(hlo_text.parse_size, arrays))
+    moved = sum(map(hlo_text.parse_size, (op.type, *op.inputs)))
   name = re.sub(r'\.\d+$', '', op.name)
   key = f'{name} {hlo_text.SHAPE.search(op.type)[0]}'
   totals['kernels', key] += times
@@ -199,43 +194,42 @@ def _add_custom_call(totals, op, types, times):
   totals['kernel_bytes', key] += times * int(moved)
 
 
-def _add_moves(totals, op, types, computations, times):
+def _add_moves(totals, op, computations, times):
   """Adds the gathers and scatters of an op without cycles."""
-  inside = list(_inside(op, types, computations))
-  totals['moved_bytes'] += times * sum(_moved(*part) for part in inside)
-  scatters = any(part.opcode == 'scatter' for part, _ in inside)
+  inside = list(_inside(op, computations))
+  totals['moved_bytes'] += times * sum(map(_moved, inside))
+  scatters = any(part.opcode == 'scatter' for part in inside)
   if scatters and '"aliasing_operands":{"lists":[{' not in op.rest:
     # The table is made, not changed in place.
     totals['moved_bytes'] += times * hlo_text.parse_size(op.type)
 
 
-def _inside(op, types, computations):
-  """Yields (op, types in its computation) of an op, or of a fusion's ops."""
+def _inside(op, computations):
+  """Yields an op, or the ops of a fusion."""
   if op.opcode != 'fusion':
-    yield op, types
+    yield op
     return
   for called in hlo_text.list_called(op):
-    known = {part.name: part.type for part in computations[called]}
     for part in computations[called]:
-      yield from _inside(part, known, computations)
+      yield from _inside(part, computations)
 
 
-def _moved(op, types) -> int:
+def _moved(op) -> int:
   """Returns the bytes that a gather or scatter must read and write."""
   if op.opcode == 'gather':
     return 2 * hlo_text.parse_size(op.type)
   if op.opcode == 'scatter':  # operands, indices, updates
-    updates = op.operands[len(op.operands) // 2 + 1 :]
-    return 3 * sum(hlo_text.parse_size(types[o]) for o in updates)
+    updates = op.inputs[len(op.inputs) // 2 + 1 :]
+    return 3 * sum(map(hlo_text.parse_size, updates))
   return 0
 
 
-def _add_collective(totals, op, kind, name, types, times, devices):
+def _add_collective(totals, op, kind, name, times, devices):
   # The type of a start has inputs, too.
   started = op.opcode in ('all-gather-start', 'collective-permute-start')
   whole = max(
     hlo_text.parse_size(_get_second(op.type) if started else op.type),
-    sum(hlo_text.parse_size(types[o]) for o in op.operands),
+    sum(map(hlo_text.parse_size, op.inputs)),
   )
   pairs = hlo_text.find_pairs(op.rest)
   group = hlo_text.find_group(op.rest) or tuple(devices)

@@ -1,8 +1,8 @@
 """Parses scheduled HLO text: ops, sizes of types, groups and loops."""
 
-import dataclasses
 import math
 import re
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,8 +10,7 @@ SHAPE = re.compile(r'\b(pred|token|[a-z]+\d+\w*)\[([\d,]*)\]')
 _NAME = re.compile(r'%?([\w.-]+)')
 
 
-@dataclasses.dataclass(frozen=True)
-class Op:
+class Op(NamedTuple):
   """An instruction: `%name = type opcode(operands), rest`."""
 
   name: str
@@ -19,6 +18,7 @@ class Op:
   opcode: str
   operands: tuple[str, ...]
   rest: str
+  inputs: tuple[str, ...] = ()  # types of the operands
 
 
 def parse(text: str) -> tuple[dict[str, list[Op]], str]:
@@ -30,7 +30,11 @@ def parse(text: str) -> tuple[dict[str, list[Op]], str]:
       ops = computations[name] = []
       if line.startswith('ENTRY '):
         entry = name
-    elif line.startswith('}'):
+    elif line.startswith('}') and ops is not None:
+      types = {op.name: op.type for op in ops}
+      for i, op in enumerate(ops):
+        inputs = tuple(types.get(name, '') for name in op.operands)
+        ops[i] = op._replace(inputs=inputs)
       ops = None
     elif ops is not None and ' = ' in line:
       ops.append(_op(line))
@@ -113,12 +117,10 @@ def find_group(rest: str) -> tuple[int, ...] | None:
     return tuple(int(d) for d in listed[1].split(','))
   # [groups,devices of each]<=[8], or <=[2,4]T(1,0): cut after transposing
   iota = re.search(
-    r'replica_groups=\[\d+,(\d+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?)?', rest
+    r'replica_groups=\[\d+,(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?', rest
   )
   if iota:
     size, shape, order = iota.groups()
-    if shape is None:
-      return tuple(range(int(size)))
     return _cut(int(size), _numbers(shape), order and _numbers(order))
   # mesh['data'=4,'model'=2] {'data'}
   mesh = re.search(r'replica_groups=mesh\[([^\]]*)\]\s*\{([^}]*)\}', rest)
