@@ -6,12 +6,11 @@ for ops without such an estimate: kernels, the larger of their schedule
 and scatters, bytes / memory bandwidth; collectives, bytes / bandwidth of the
 links that a chip has in this slice. For a GPU step nothing is compiled: it is a
 roofline, FLOPs / peak and bytes / bandwidth of the data sheet. All estimates
-get a range of error (`Range`).
+get a range of error (`RANGES`).
 """
 
 import collections
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from bert_jax.hardware import accelerators, chips
 from bert_jax.preflight import hlo_cost, kernel_schedules
@@ -20,45 +19,28 @@ from bert_jax.preflight import hlo_cost, kernel_schedules
 # publishes 71 % at most (v5p), MLPerf's BERT 59 % (v4).
 MOST_OF_PEAK = 0.8
 
-
-class Range(NamedTuple):
-  """Factors that turn an estimated time into a range.
-
-  It must include what is not modelled: waiting for memory within ops, sorts and
-  copies, latency of collectives, gaps between steps. None of these are known
-  before a run, so the factors are judged by the two published runs that can be
-  compared (`a71d0fb:benchmarks/tpu/published.py`), and are wider for chips that
-  no run checks.
-  """
-
-  fast: float  # factor of the modelled time, as is `slow`
-  slow: float
-  why: str  # the factors and their reason, a line to print
-
-
-def _judge(fast, slow, reason) -> Range:
-  why = f"{fast:g} to {slow:g} x the model's time: {reason}"
-  return Range(fast, slow, why)
-
-
 _UNCHECKED = 'no run on this chip was compared'
-# By `chips.Chip.name`.
+# {`chips.Chip.name`: (factors of the fast and the slow end, their reason)}.
+#
+# The range must include what is not modelled: waiting for memory within ops,
+# sorts and copies, latency of collectives, gaps between steps. None of these are
+# known before a run, so the factors are judged by the two published runs that
+# can be compared (`a71d0fb:benchmarks/tpu/published.py`), and are wider for chips
+# that no run checks.
 RANGES = {
-  'v2': _judge(0.8, 2.0, f'{_UNCHECKED}; the run of 2018 is not explained'),
-  'v3': _judge(0.8, 1.35, 'one published run, of another program, is inside'),
-  'v4': _judge(0.8, 1.35, 'one published run, of another program, is inside'),
-  'v5e': _judge(0.8, 1.6, _UNCHECKED),
-  'v5p': _judge(0.8, 1.6, f'{_UNCHECKED}; its clock is inferred'),
+  'v2': (0.8, 2.0, f'{_UNCHECKED}; the run of 2018 is not explained'),
+  'v3': (0.8, 1.35, 'one published run, of another program, is inside'),
+  'v4': (0.8, 1.35, 'one published run, of another program, is inside'),
+  'v5e': (0.8, 1.6, _UNCHECKED),
+  'v5p': (0.8, 1.6, f'{_UNCHECKED}; its clock is inferred'),
   # On v2 to v5p it is 88 to 100 %, so the chip may be faster by a third.
-  'v6e': _judge(
-    0.65,
-    1.7,
+  'v6e': (
+    *(0.65, 1.7),
     f'{_UNCHECKED}; its clock is inferred, and by it large products are '
     'expected to reach 70 % of the peak only',
   ),
-  'tpu7x': _judge(
-    0.8,
-    1.7,
+  'tpu7x': (
+    *(0.8, 1.7),
     f'{_UNCHECKED}, only published speeds of products; its clock is inferred',
   ),
 }
@@ -67,19 +49,18 @@ RANGES = {
 _CALIBRATED = 0.85, 1.2
 
 
-def _calibrate(entry: dict) -> Range:
-  """Returns the range for a calibration, from `measured_ratios.read`."""
+def _calibrate(entry: dict) -> tuple[float, float, str]:
+  """Returns a range as in `RANGES` for an entry of `measured_ratios.read`."""
   fast, slow = _CALIBRATED
   least, most = min(entry['ratios']), max(entry['ratios'])
   times = f'{least:.2f}'
   if f'{most:.2f}' != times:
     times += f' to {most:.2f}'
-  return Range(
-    least * fast,
-    most * slow,
+  why = (
     f'corrected by a run on {entry["topology"]} of {entry["date"]}, which took '
-    f'{times} times what the model says; {fast:g} to {slow:g} of that',
+    f'{times} times what the model says; {fast:g} to {slow:g} of that'
   )
+  return least * fast, most * slow, why
 
 
 # Shares of a GPU's peak that BERT programs reach, at worst and at best.
@@ -130,11 +111,15 @@ def estimate_tpu_step(
   covered = _find_covered_share(schedule, topology, attention)
   parts['collectives'] *= 1 - covered
   seconds = sum(parts.values())
-  found = _calibrate(calibration) if calibration else RANGES[chip.name]
+  if calibration:
+    fast, slow, why = _calibrate(calibration)
+  else:
+    fast, slow, reason = RANGES[chip.name]
+    why = f"{fast:g} to {slow:g} x the model's time: {reason}"
   peak = chip.flops * topology.chips
   least = flops / (MOST_OF_PEAK * peak)
-  ends = tuple(max(seconds * n, least) for n in (found.fast, found.slow))
-  step = _describe_step(seconds, ends, parts, found.why, flops, peak)
+  ends = max(seconds * fast, least), max(seconds * slow, least)
+  step = _describe_step(seconds, ends, parts, why, flops, peak)
   return step | {'collectives_covered_share': covered}
 
 
@@ -257,9 +242,8 @@ def estimate_gpu_step(
   middle = least / ((worst + best) / 2) + rest
   ends, why = (least / best + rest, least / worst + rest), _GPU_WHY
   if calibration is not None:
-    found = _calibrate(calibration)
-    ends = max(middle * found.fast, least), middle * found.slow
-    why = found.why
+    fast, slow, why = _calibrate(calibration)
+    ends = max(middle * fast, least), middle * slow
   return _describe_step(middle, ends, parts, why, flops, peak)
 
 
