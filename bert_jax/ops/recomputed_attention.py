@@ -123,7 +123,12 @@ def _backward(call, residuals, grad):
   qkv, tokens, key, mixed, sums = residuals
   # Makes the inputs of the recomputed weights depend on the gradient. Otherwise
   # XLA would find that the forward pass has computed the same, and keep it.
-  qkv, tokens, key, grad = _bind_together((qkv, tokens, key, grad))
+  words = None if key is None else jax.random.key_data(key)
+  qkv, tokens, words, grad = jax.lax.optimization_barrier(
+    (qkv, tokens, words, grad)
+  )
+  if key is not None:
+    key = jax.random.wrap_key_data(words, impl=jax.random.key_impl(key))
   # The gradient of a softmax needs sum(gradient x weight) over the keys, which
   # is the sum of gradient x output over a head.
   products = grad.astype(jnp.float32) * mixed.astype(jnp.float32)
@@ -133,26 +138,6 @@ def _backward(call, residuals, grad):
 
 
 attend.defvjp(_forward, _backward)
-
-
-def _bind_together(arrays):
-  """Returns a tree of arrays, none of which is ready before all are."""
-
-  def is_key(x):
-    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-
-  plain = jax.tree.map(
-    lambda x: jax.random.key_data(x) if is_key(x) else x, arrays
-  )
-  return jax.tree.map(
-    lambda x, like: (
-      jax.random.wrap_key_data(x, impl=jax.random.key_impl(like))
-      if is_key(like)
-      else x
-    ),
-    jax.lax.optimization_barrier(plain),
-    arrays,
-  )
 
 
 def _for_platform(function, qkv, call):
