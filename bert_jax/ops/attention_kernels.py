@@ -360,6 +360,18 @@ def _sum_of_dots(a, b):
   return functools.reduce(jnp.add, dots)  # sum() would add a zero
 
 
+def number_tokens(input_mask: jax.Array, sequence_ids: jax.Array | None):
+  """Returns ids of keys and of queries, int32 [B, 2, S]: equal ids see each other.
+
+  Without sequence_ids [B, S], those of all tokens are 0; no query has the id of
+  a key that is padding.
+  """
+  ids = jnp.zeros_like(input_mask) if sequence_ids is None else sequence_ids
+  ids = ids.astype(jnp.int32)
+  seen = jnp.where(input_mask.astype(bool), ids, jnp.iinfo(jnp.int32).min)
+  return jnp.stack([seen, ids], 1)
+
+
 def dot(a, b, a_axis, b_axis):
   """Contracts one axis of each in float32; does not round float32 inputs."""
   precision = jax.lax.Precision

@@ -17,7 +17,7 @@ from jax.experimental import pallas as pl
 
 from bert_jax import errors
 from bert_jax.ops import dropout, kept_bits, triton_calls
-from bert_jax.ops.attention_kernels import dot
+from bert_jax.ops.attention_kernels import dot, number_tokens
 from bert_jax.ops.elementwise import add_bias
 
 F32 = jnp.float32
@@ -79,9 +79,8 @@ def attend(
 
   Off GPUs, the same kernels run in Pallas' interpreter, slowly, for tests.
 
-  Args: as those of `fused_attention.attend`, whose qkv_bias is `bias` here; with
-    a key that is not threefry's,
-    `kept_bits` draws, and a mask_value below -10,000 is -10,000.
+  The arguments are those of `fused_attention.attend`; with a key that is not
+  threefry's, `kept_bits` draws, and a mask_value below -10,000 is -10,000.
   """
   b, s, _, h, k = qkv.shape
   problem = unsupported(s, k)
@@ -92,10 +91,7 @@ def attend(
       f'flash attention cannot do {problem}; compute.attention=xla can.'
     )
   keep = 256 if key is None else dropout.count_kept(rate)
-  ids = jnp.zeros((b, s), jnp.int32) if sequence_ids is None else sequence_ids
-  ids = ids.astype(jnp.int32)
-  seen = jnp.where(input_mask.astype(bool), ids, jnp.iinfo(jnp.int32).min)
-  tokens = jnp.stack([seen, ids], 1)  # [B, 2, S], of keys, of queries
+  tokens = number_tokens(input_mask, sequence_ids)
   kept = None if keep == 256 else draw_kept(key, (b, h, s), keep)
   by_key = sequence_ids is None and not causal
   # Lower values would leave no digits to the sums of a query that sees no key.

@@ -52,7 +52,7 @@ def unsupported(
 
 def attend(
   qkv: jax.Array,
-  qkv_bias: jax.Array,
+  bias: jax.Array,
   input_mask: jax.Array,
   key: jax.Array | None,
   *,
@@ -68,7 +68,7 @@ def attend(
   Args:
     qkv: queries, keys and values without their biases, [B, S, 3, H, K],
       float32 or bfloat16.
-    qkv_bias: [3, H, K]; the kernel sums its gradient as a side effect.
+    bias: [3, H, K]; the kernel sums its gradient as a side effect.
     input_mask: [B, S], nonzero where there is a token to see.
     key: of the dropout; None turns it off. A threefry key gives the bytes of
       `dropout.draw(key, [B, H, S, S])`, keys before queries; with any other,
@@ -94,17 +94,14 @@ def attend(
     causal=causal,
     packed=sequence_ids is not None,
   )
-  ids = jnp.zeros((b, s), jnp.int32) if sequence_ids is None else sequence_ids
-  ids = ids.astype(jnp.int32)
-  seen = jnp.where(input_mask.astype(bool), ids, jnp.iinfo(jnp.int32).min)
-  tokens = jnp.stack([seen, ids], 1)  # [B, 2, S]
+  tokens = kernels.number_tokens(input_mask, sequence_ids)
   if keep == 256:
     seeds = jnp.zeros((b, dropout.SEEDS), jnp.int32)
   else:
     seeds = dropout.make_seeds(key, (b, h, s))
   return _attend(
     qkv.reshape(b, s, 3 * h * k),
-    qkv_bias.reshape(3 * h * k),
+    bias.reshape(3 * h * k),
     tokens,
     seeds.ravel(),
     call,
