@@ -220,7 +220,10 @@ class Encoder(nn.Module):
   def __call__(self, x, tokens, deterministic, positions=None):
     """Computes hidden states [B, S, D], or [B, R, D] at positions [B, R]."""
     c = self.config
-    layer = _remat(c)
+    layer = Layer
+    if c.remat != 'none':
+      policy = bert_config.REMAT[c.remat]
+      layer = nn.remat(Layer, static_argnums=(3,), policy=policy)
     if c.scan_layers and not self.is_initializing():
       x = take_rows(self._scan(layer, x, tokens, deterministic), positions)
     else:
@@ -306,12 +309,3 @@ class Bert(nn.Module):
     x = self.embeddings(words, batch['segment_ids'], places, deterministic)
     tokens = attention.Tokens(batch['input_mask'], batch.get('sequence_ids'))
     return self.encoder(x, tokens, deterministic, positions)
-
-
-def _remat(config: bert_config.BertConfig):
-  """Returns the block's class with rematerialization as in `config.remat`."""
-  if config.remat == 'none':
-    return Layer
-  return nn.remat(
-    Layer, static_argnums=(3,), policy=bert_config.REMAT[config.remat]
-  )

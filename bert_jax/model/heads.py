@@ -95,9 +95,13 @@ class PretrainingModel(encoder.Bert):
     """Returns hidden states at predictions [B, P, D], and the NSP logits."""
     masked, starts = batch['masked_lm_positions'], batch.get('cls_positions')
     if self.config.last_layer == 'predicted':
-      first, chosen = self._encode_predicted(
-        batch, deterministic, words, masked, starts
-      )
+      asked = [masked]
+      if self.with_nsp:
+        asked += [jnp.zeros_like(masked[:, :1]) if starts is None else starts]
+      x = self.encode(batch, deterministic, words, jnp.concatenate(asked, 1))
+      chosen, first = jnp.split(x, [masked.shape[1]], 1)
+      if self.with_nsp and starts is None:
+        first = first[:, 0]
     else:
       x = self.encode(batch, deterministic, words)  # [B, S, D]
       chosen = encoder.take_rows(x, masked)  # [B, P, D]
@@ -107,12 +111,3 @@ class PretrainingModel(encoder.Bert):
     pooled = nn.tanh(self.pooler(first))  # [B, D] or [B, N, D]
     self.sow('intermediates', 'pooled', pooled)
     return chosen, self.nsp(pooled)
-
-  def _encode_predicted(self, batch, deterministic, words, masked, starts):
-    """Computes the last layer only where a head reads it."""
-    asked = [masked]
-    if self.with_nsp:
-      asked.append(jnp.zeros_like(masked[:, :1]) if starts is None else starts)
-    x = self.encode(batch, deterministic, words, jnp.concatenate(asked, 1))
-    chosen, first = jnp.split(x, [masked.shape[1]], 1)
-    return first[:, 0] if starts is None and self.with_nsp else first, chosen
