@@ -65,7 +65,7 @@ def gelu_tanh(x: jax.Array):
 def _gelu_forward(x):
   def by_tanh(x):
     wide = x.astype(jnp.float32)
-    return (0.5 * wide * (1 + _tanh(wide))).astype(x.dtype)
+    return (0.5 * wide * (1 + jnp.tanh(_inner(wide)))).astype(x.dtype)
 
   def by_sigmoid(x):
     wide = x.astype(jnp.float32)
@@ -77,7 +77,7 @@ def _gelu_forward(x):
 def _gelu_backward(x, gradient):
   def by_tanh(x, gradient):
     wide = x.astype(jnp.float32)
-    tanh = _tanh(wide)
+    tanh = jnp.tanh(_inner(wide))
     slope = 0.5 * (1 + tanh) * (1 + _grow(wide) * (1 - tanh))
     return (gradient.astype(jnp.float32) * slope).astype(x.dtype)
 
@@ -93,10 +93,6 @@ def _gelu_backward(x, gradient):
     x, gradient, cuda=by_sigmoid, default=by_tanh
   )
   return (found,)
-
-
-def _tanh(x):
-  return jnp.tanh(_inner(x))
 
 
 def _inner(x):
