@@ -28,14 +28,10 @@ from bert_jax.ops import (
 
 
 class Tokens(NamedTuple):
-  """The features that decide which tokens attend to which.
+  """The features that decide which tokens attend to which."""
 
-  Attributes:
-    input_mask: [B, S], 1 for tokens, 0 for padding.
-    sequence_ids: [B, S] for packed rows, k + 1 in pair k; otherwise None.
-  """
-
-  input_mask: jax.Array
+  input_mask: jax.Array  # [B, S], 1 for tokens, 0 for padding
+  # [B, S] for packed rows, k + 1 in pair k.
   sequence_ids: jax.Array | None = None
 
 

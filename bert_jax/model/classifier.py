@@ -19,12 +19,9 @@ class BiLstm(nn.Module):
 
   The paper puts one on its left-to-right model (section 5.1, "+ BiLSTM"), and
   on frozen features (section 5.3), with random initial weights.
-
-  Attributes:
-    units: hidden size U of each direction.
   """
 
-  units: int
+  units: int  # hidden size U of each direction
 
   @nn.compact
   def __call__(self, x: jax.Array, input_mask: jax.Array) -> jax.Array:
@@ -70,18 +67,11 @@ def count_lstm_flops(length: int, inputs: int, units: int) -> float:
 
 
 class _Headed(encoder.Bert):
-  """BERT with a dense layer on some of its hidden states.
+  """BERT with a dense layer on some of its hidden states."""
 
-  Attributes:
-    outputs: C, number of classes or tags; 1 predicts a number.
-    dropout: rate before the head, rounded to 256ths.
-    lstm_units: hidden size U of each direction of a BiLSTM on the encoder; 0 is
-      none.
-  """
-
-  outputs: int
-  dropout: float
-  lstm_units: int = 0
+  outputs: int  # C, number of classes or tags; 1 predicts a number
+  dropout: float  # rate before the head, rounded to 256ths
+  lstm_units: int = 0  # U of each direction of a BiLSTM on the encoder, if any
 
   def setup(self):
     super().setup()
@@ -193,50 +183,32 @@ class GptClassifier(_Headed):
 
 
 class Spans(NamedTuple):
-  """How answers are found in passages.
+  """How answers are found in passages; lengths are in tokens."""
 
-  Attributes:
-    doc_stride: tokens between the beginnings of two windows.
-    max_query_length: tokens of a question, at most.
-    max_answer_length: tokens of an answer, at most.
-    threshold: a question has no answer if [CLS] scores higher than the best
-      answer by more than this; None if every question has an answer.
-  """
-
-  doc_stride: int
-  max_query_length: int
-  max_answer_length: int
+  doc_stride: int  # between the beginnings of two windows
+  max_query_length: int  # of a question, at most
+  max_answer_length: int  # of an answer, at most
+  # A question has no answer if [CLS] scores higher than the best answer by more
+  # than this; None if every question has an answer.
   threshold: float | None
 
 
 class Head(NamedTuple):
-  """A trained classification head, and what it was trained on.
+  """A trained classification head, and what it was trained on."""
 
-  Attributes:
-    kernel: float32 [D, C], or [2 U, C] after a BiLSTM.
-    bias: float32 [C].
-    labels: names of the classes; () if C is 1 and the output is a number.
-    max_length: tokens of a row, at most, as asked for in training.
-    columns: the columns of the text and of the second text of a pair; for
-      choice, of the text, of the choices' common beginning ('' if none) and of
-      the choices; for tagging, the number of the words' column, () for the
-      first.
-    task: what it was trained for: classification; choice, whose C is 1; or
-      tagging or spans, whose model has no pooler (`Tagger`).
-    bilstm: parameters of the BiLSTM before it; None without one.
-    form: `bert`, or `gpt`, see `GptClassifier`.
-    spans: how answers are found; None for other tasks.
-  """
-
-  kernel: np.ndarray
-  bias: np.ndarray
-  labels: tuple[str, ...]
-  max_length: int
+  kernel: np.ndarray  # float32 [D, C], or [2 U, C] after a BiLSTM
+  bias: np.ndarray  # float32 [C]
+  labels: tuple[str, ...]  # names of the classes; () if C = 1 is a number
+  max_length: int  # tokens of a row, at most, as asked for in training
+  # The columns of the text and of the second text of a pair; for choice, of the
+  # text, of the choices' common beginning ('' if none) and of the choices; for
+  # tagging, the number of the words' column, () for the first.
   columns: tuple[str, ...]
+  # classification; choice, whose C is 1; tagging or spans, without a pooler.
   task: str = 'classification'
-  bilstm: Any = None
-  form: str = 'bert'
-  spans: Spans | None = None
+  bilstm: Any = None  # parameters of the BiLSTM before it, if any
+  form: str = 'bert'  # or 'gpt', see `GptClassifier`
+  spans: Spans | None = None  # for answers to questions only
 
   @property
   def lstm_units(self) -> int:

@@ -28,16 +28,11 @@ from bert_jax.ops.elementwise import add_bias
 
 
 class Dense(nn.Module):
-  """A dense layer: kernel [inputs, features] and bias [features].
-
-  Attributes:
-    features: sizes of the output's last axes.
-    inputs: number of the input's last axes to contract.
-  """
+  """A dense layer: kernel [inputs, features] and bias [features]."""
 
   config: bert_config.BertConfig
-  features: tuple[int, ...]
-  inputs: int = 1
+  features: tuple[int, ...]  # sizes of the output's last axes
+  inputs: int = 1  # number of the input's last axes to contract
 
   @nn.compact
   def __call__(self, x):

@@ -28,12 +28,9 @@ class Mix(nn.Module):
 
   A weighted sum is ELMo's (arXiv 1802.05365, equation 1): softmax of
   learnt weights, times a learnt scale.
-
-  Attributes:
-    features: one of `LAYERS`.
   """
 
-  features: str
+  features: str  # one of `LAYERS`
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -47,22 +44,16 @@ class Mix(nn.Module):
 
 
 class FeatureModel(nn.Module):
-  """A BiLSTM and a classifier, for each token or for the whole text.
-
-  Attributes:
-    outputs, dropout, lstm_units: as in `classifier.Classifier`.
-    features: one of `LAYERS`.
-    shape: (K, D) of the features of a token.
-    tokens: whether it classifies each token.
-  """
+  """A BiLSTM and a classifier, for each token or for the whole text."""
 
   config: bert_config.BertConfig
+  # As in `classifier.Classifier`.
   outputs: int
   dropout: float
   lstm_units: int
-  features: str
-  shape: tuple[int, int]
-  tokens: bool
+  features: str  # one of `LAYERS`
+  shape: tuple[int, int]  # K, D of the features of a token
+  tokens: bool  # whether it classifies each token
 
   def setup(self):
     self.mix = Mix(self.features)

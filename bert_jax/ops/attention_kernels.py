@@ -361,10 +361,10 @@ def _sum_of_dots(a, b):
 
 
 def number_tokens(input_mask: jax.Array, sequence_ids: jax.Array | None):
-  """Returns ids of keys and of queries, int32 [B, 2, S]: equal ids see each other.
+  """Returns ids of keys and of queries, int32 [B, 2, S].
 
-  Without sequence_ids [B, S], those of all tokens are 0; no query has the id of
-  a key that is padding.
+  Equal ids see each other. Those of tokens are 0 without sequence_ids, [B, S];
+  no query has the id of a key that is padding.
   """
   ids = jnp.zeros_like(input_mask) if sequence_ids is None else sequence_ids
   ids = ids.astype(jnp.int32)

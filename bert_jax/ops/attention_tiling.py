@@ -22,46 +22,28 @@ _TEMPORARY = {4: (2.5, 3.5, 6, 6), 2: (2, 3.6, 0, 0)}
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """How much a kernel processes in one step of its grid.
+  """How much a kernel processes in one step of its grid."""
 
-  Attributes:
-    rows: rows of the batch.
-    lanes: lanes of all of the step's heads, in the queries.
-    groups: groups of heads that take turns.
-    blocks: blocks of 128 queries of each of these groups that take turns.
-    separate: whether the gradients of queries, keys and values are separate,
-      [3, B, S, H K]; else they are [B, S, 3 H K], and a step holds whole rows.
-  """
-
-  rows: int
-  lanes: int
-  groups: int
-  blocks: int
+  rows: int  # of the batch
+  lanes: int  # of all of the step's heads, in the queries
+  groups: int  # of heads that take turns
+  blocks: int  # of 128 queries of each of these groups, that take turns
+  # Whether the gradients of queries, keys and values are separate, [3, B, S,
+  # H K]; else they are [B, S, 3 H K], and a step holds whole rows.
   separate: bool
 
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-  """Shapes and options that a kernel is compiled for.
+  """Shapes and options that a kernel is compiled for."""
 
-  Attributes:
-    shape: (B, S, H, K).
-    dtype: type of queries, keys and values.
-    keep: probability in 256ths that a weight is kept; 256 means no dropout.
-    threefry: whether random words are threefry's; else the TPU's generator
-      draws them.
-    mask_value: added to the scores of masked keys.
-    causal: whether queries do not see later keys.
-    packed: whether queries see only keys of their own sequence.
-  """
-
-  shape: tuple[int, int, int, int]
-  dtype: np.dtype
-  keep: int
-  threefry: bool
-  mask_value: float
-  causal: bool
-  packed: bool
+  shape: tuple[int, int, int, int]  # B, S, H, K
+  dtype: np.dtype  # of queries, keys and values
+  keep: int  # probability in 256ths that a weight is kept; 256: no dropout
+  threefry: bool  # draws the random words; else the TPU's generator does
+  mask_value: float  # added to the scores of masked keys
+  causal: bool  # queries do not see later keys
+  packed: bool  # queries see only keys of their own sequence
 
   @property
   def blocks(self) -> int:

@@ -26,15 +26,11 @@ _KEY = 'sums'  # beside the layers, in the encoder's parameters
 )
 @dataclasses.dataclass(frozen=True)
 class Sums:
-  """Arrays of a layer whose gradients are summed early.
+  """Arrays of a layer whose gradients are summed early."""
 
-  Attributes:
-    shards: {name: zeros like the device's shard}, whose gradients are the shards
-      of the sums.
-    add_up: (name, gradient) -> the device's shard of the sum.
-  """
-
+  # {name: zeros like the device's shard}, whose gradients are the sums' shards.
   shards: dict[str, jax.Array]
+  # (name, gradient) -> the device's shard of the sum.
   add_up: Callable[[str, jax.Array], jax.Array]
 
 

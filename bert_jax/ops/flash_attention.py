@@ -36,19 +36,12 @@ _LOG2E = float(np.log2(np.e))
 
 @dataclasses.dataclass(frozen=True)
 class _Call:
-  """What a kernel is compiled for, besides shapes.
+  """What a kernel is compiled for, besides shapes."""
 
-  Attributes:
-    keep: probability in 256ths that a weight is kept; 256 means no dropout.
-    mask_value: added to the scores of masked keys, at least -10,000.
-    causal: whether queries do not see later keys.
-    by_key: whether all queries see the same keys, those of id 0.
-  """
-
-  keep: int
-  mask_value: float
-  causal: bool
-  by_key: bool
+  keep: int  # probability in 256ths that a weight is kept; 256: no dropout
+  mask_value: float  # added to the scores of masked keys, at least -10,000
+  causal: bool  # queries do not see later keys
+  by_key: bool  # all queries see the same keys, those of id 0
 
 
 def unsupported(length: int, head_size: int) -> str | None:

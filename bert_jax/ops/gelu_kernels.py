@@ -23,18 +23,12 @@ _LOG2E = math.log2(math.e)
 
 
 class _Size(NamedTuple):
-  """How a kernel is divided.
+  """How a kernel is divided; all but `programs` are powers of two."""
 
-  Attributes:
-    columns, rows: of the block that a program has at a time; powers of two.
-    warps: of a program; a power of two.
-    programs: which add up the bias's gradient, each for its blocks.
-  """
-
-  columns: int
+  columns: int  # of the block that a program has at a time, as are rows
   rows: int
-  warps: int
-  programs: int = 0
+  warps: int  # of a program
+  programs: int = 0  # which add up the bias's gradient, each for its blocks
 
 
 # For 16,384 x 4,096 numbers in bfloat16 on an H200, they take 72 us forward and

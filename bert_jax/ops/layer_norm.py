@@ -22,17 +22,13 @@ from bert_jax.ops import (
 
 
 class Update(NamedTuple):
-  """What a residual connection adds to its input x: dropout(values + bias).
+  """What a residual connection adds to its input x: dropout(values + bias)."""
 
-  Attributes:
-    values: [..., D], like x; what `normalisation_kernels.supports_sum` allows.
-    bias: [D].
-    kept: uint8 [N / 8, D] from `normalisation_kernels.pack`, for the N rows of
-      `values`; None turns dropout off.
-  """
-
+  # [..., D], like x; what `normalisation_kernels.supports_sum` allows.
   values: jax.Array
-  bias: jax.Array
+  bias: jax.Array  # [D]
+  # uint8 [N / 8, D] from `normalisation_kernels.pack`, for the N rows of
+  # `values`; None turns dropout off.
   kept: jax.Array | None
 
 
@@ -47,16 +43,11 @@ class Normalisation:
 
 
 class LayerNorm(nn.Module):
-  """Normalises the last axis (arXiv 1607.06450); trains `scale` and `bias`.
-
-  Attributes:
-    dtype: type of the result; everything is computed in float32.
-    kernels: whether NVIDIA GPUs use `normalisation_kernels`.
-  """
+  """Normalises the last axis (arXiv 1607.06450); trains `scale` and `bias`."""
 
   epsilon: float
-  dtype: str
-  kernels: bool = False
+  dtype: str  # of the result; everything is computed in float32
+  kernels: bool = False  # whether NVIDIA GPUs use `normalisation_kernels`
 
   @nn.compact
   def __call__(self, x, update: Update | None = None, keep: int = 256):

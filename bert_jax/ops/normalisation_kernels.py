@@ -28,18 +28,11 @@ F32 = jnp.float32
 
 
 class _Size(NamedTuple):
-  """How a kernel is divided, for rows in one piece or in several.
+  """How a kernel is divided, for rows in one piece or in several."""
 
-  Attributes:
-    block: numbers in the block of rows that a program holds in its registers; 1
-      is one row.
-    warps: of a program; a power of two.
-    programs: which add up the gradients of parameters, each for its blocks.
-  """
-
-  block: int
-  warps: int
-  programs: int = 0
+  block: int  # numbers in the rows that a program has in registers; 1 is a row
+  warps: int  # of a program; a power of two
+  programs: int = 0  # which add up parameters' gradients, each for its blocks
 
 
 # Rows in pieces are a block each, so that each thread has the same columns of

@@ -26,19 +26,12 @@ BLOCK = 2**28
 
 @dataclasses.dataclass(frozen=True)
 class Blocks:
-  """How [B, ..., H, ...] is split into N blocks of r rows and n heads.
+  """How [B, ..., H, ...] is split into N blocks of r rows and n heads."""
 
-  Attributes:
-    batch: B.
-    heads: H.
-    rows: r.
-    group: n; H unless r is 1.
-  """
-
-  batch: int
-  heads: int
-  rows: int
-  group: int
+  batch: int  # B
+  heads: int  # H
+  rows: int  # r
+  group: int  # n; H unless r is 1
 
   @property
   def count(self) -> int:
@@ -82,20 +75,13 @@ def choose_blocks(
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-  """What does not change within a call of `attend`.
+  """What does not change within a call of `attend`."""
 
-  Attributes:
-    rate: dropout rate; 1 - rate is rounded to 256ths, as in `dropout`.
-    mask_value: added to the scores of keys that a query does not see.
-    compute_mask: tokens of some rows -> whether each query sees each key, bool
-      [rows, 1, 1 or S, S].
-    split_heads: whether a block may have some of the heads only. False if a
-      mesh splits the heads.
-  """
-
-  rate: float
-  mask_value: float
+  rate: float  # of dropout; 1 - rate is rounded to 256ths, as in `dropout`
+  mask_value: float  # added to the scores of keys that a query does not see
+  # Tokens of some rows -> whether queries see keys, bool [rows, 1, 1 or S, S].
   compute_mask: Callable[[Any], jax.Array]
+  # Whether a block may have some of the heads only: not if a mesh splits them.
   split_heads: bool
 
 

@@ -27,15 +27,10 @@ _UNUSED = 1e9
 
 
 class Sample(NamedTuple):
-  """The words that labels are compared with, if not all.
+  """The words that labels are compared with, if not all."""
 
-  Attributes:
-    words: int32 [C].
-    log_counts: float32 [C], ln of how many words each of them stands for.
-  """
-
-  words: jax.Array
-  log_counts: jax.Array
+  words: jax.Array  # int32 [C]
+  log_counts: jax.Array  # float32 [C], ln of how many words each stands for
 
 
 def compute_logits(

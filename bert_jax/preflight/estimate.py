@@ -23,10 +23,10 @@ _UNCHECKED = 'no run on this chip was compared'
 # {`chips.Chip.name`: (factors of the fast and the slow end, their reason)}.
 #
 # The range must include what is not modelled: waiting for memory within ops,
-# sorts and copies, latency of collectives, gaps between steps. None of these are
-# known before a run, so the factors are judged by the two published runs that
-# can be compared (`a71d0fb:benchmarks/tpu/published.py`), and are wider for chips
-# that no run checks.
+# sorts and copies, latency of collectives, gaps between steps. None of these
+# are known before a run, so the factors are judged by the two published runs
+# that can be compared (`a71d0fb:benchmarks/tpu/published.py`), and are wider
+# for chips that no run checks.
 RANGES = {
   'v2': (0.8, 2.0, f'{_UNCHECKED}; the run of 2018 is not explained'),
   'v3': (0.8, 1.35, 'one published run, of another program, is inside'),

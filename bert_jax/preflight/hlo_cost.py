@@ -21,33 +21,23 @@ _KERNELS = ('tpu_custom_call', 'MosaicFusion')
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-  """What a device does in one execution, loops unrolled.
+  """What a device does in one execution, loops unrolled."""
 
-  Attributes:
-    cycles: the compiler's estimate; it does not include what follows.
-    rng_bytes: bytes of random bits that are generated.
-    collectives: {kind: count}.
-    collective_bytes: {kind: bytes of the whole arrays, the larger of inputs and
-      outputs}.
-    group_bytes: {devices of one of the groups, such as '0,4,8,12', or pairs of
-      a permutation, such as '0>1,1>0': bytes that the device sends, with the
-      best algorithms}, numbered as in the mesh.
-    kernels: {name and result: count} of custom calls with their own program.
-    kernel_flops: {name and result: FLOPs} that they declare, otherwise 0.
-    kernel_bytes: {name and result: bytes} that they declare, otherwise of
-      inputs and outputs.
-    moved_bytes: bytes read and written by gathers and scatters without cycles.
-  """
-
-  cycles: float = 0
-  rng_bytes: float = 0
-  collectives: dict = dataclasses.field(default_factory=dict)
+  cycles: float = 0  # the compiler's estimate; it does not include what follows
+  rng_bytes: float = 0  # of random bits that are generated
+  collectives: dict = dataclasses.field(default_factory=dict)  # {kind: count}
+  # {kind: bytes of the whole arrays, the larger of inputs and outputs}.
   collective_bytes: dict = dataclasses.field(default_factory=dict)
+  # {devices of one of the groups, such as '0,4,8,12', or pairs of a
+  # permutation, such as '0>1,1>0': bytes that the device sends, with the best
+  # algorithms}, numbered as in the mesh.
   group_bytes: dict = dataclasses.field(default_factory=dict)
+  # {name and result: count} of custom calls with their own program, FLOPs that
+  # they declare, otherwise 0, and bytes, otherwise of inputs and outputs.
   kernels: dict = dataclasses.field(default_factory=dict)
   kernel_flops: dict = dataclasses.field(default_factory=dict)
   kernel_bytes: dict = dataclasses.field(default_factory=dict)
-  moved_bytes: float = 0
+  moved_bytes: float = 0  # by gathers and scatters without cycles
 
 
 @dataclasses.dataclass(frozen=True)
