@@ -175,26 +175,6 @@ def test_a_phase_that_trained_with_another_attention_is_refused():
   assert compare(**{'0': f'attention xla, {line}'}) == ok
 
 
-FIELDS = {
-  'compute.attention': 'xla',
-  'compute.remat': 'layer',
-  'mesh.model': 2,
-  'model.attention_dropout': 0.0,
-  'model.dtype': 'bfloat16',
-  'optimizer.reduce_dtype': 'bfloat16',
-  'rng': 'rbg',
-}
-
-
-@pytest.mark.parametrize('name', FIELDS)
-def test_a_run_that_computes_otherwise_is_refused(name):
-  own = config.flatten(config.pretraining('tiny'))
-  calibrate._check_config({n: own[n] for n in FIELDS}, own)
-  words = f'{name}={own[name]}, the estimate {FIELDS[name]}; run preflight'
-  with pytest.raises(errors.UserError, match=words):
-    calibrate._check_config({name: FIELDS[name]}, own)
-
-
 def test_the_command_keeps_a_ratio(tmp_path, monkeypatch, capsys):
   monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path / 'home'))
   c = config.pretraining('tiny')
