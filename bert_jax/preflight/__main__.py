@@ -12,6 +12,8 @@ never measurements.
 The exit code is 2 if the run does not fit or cannot start.
 """
 
+import functools
+
 from absl import flags
 from ml_collections import config_flags
 
@@ -70,9 +72,7 @@ def main():
   phases = _chosen(config, values.phase)
   _check_flags(values, topology, phases)
 
-  def say(line):
-    print(line, flush=True)
-
+  say = functools.partial(print, flush=True)
   if topology.is_tpu:
     programs, examined, texts = examine.examine(
       config, topology, phases, values.quick, say

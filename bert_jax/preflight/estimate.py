@@ -101,8 +101,7 @@ def estimate_tpu_step(
   Args:
     cost: of one device; the devices of a chip share memory and links evenly.
     schedule: its pieces, from `hlo_cost.list_schedule`.
-    attention: the generator of its dropout's bits, from
-      `kernel_schedules.get_generator`, and K, the size of a head.
+    attention: from `kernel_schedules.describe_attention`.
     flops: model FLOPs of all devices; bounds the speed of the step by
       `MOST_OF_PEAK`.
   """

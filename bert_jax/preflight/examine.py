@@ -68,12 +68,12 @@ def examine(
   facts, texts = [], {}
   for phase in phases:
     steps = [_training_step(run[phase]) for run in runs]
-    text, own = _examine_phase(
+    texts[phase.number] = None if None in steps else steps[-1].text
+    own = _examine_phase(
       *(config, topology, mesh, phase, usable, steps, calibration)
     )
     compute = runs[-1][phase].config.compute.to_dict()
     facts.append(own | {'compiled_layers': layers, 'compute': compute})
-    texts[phase.number] = text
   return _verdicts(runs, layers), facts, texts
 
 
@@ -140,7 +140,7 @@ def describe_phase(
 
 
 def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
-  """Returns (HLO text or None, facts) of a phase.
+  """Returns the facts of a phase.
 
   Args:
     usable: bytes per device that programs may use.
@@ -149,7 +149,7 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
   """
   facts = describe_phase(config, phase, usable)
   if None in steps:
-    return None, facts | {'fits': None}
+    return facts | {'fits': None}
   memory, cost = _extrapolate(steps, config.model.num_layers)
   # A step of all layers was judged by the compiler.
   fits = memory.total <= usable if len(steps) > 1 else cost is not None
@@ -170,19 +170,15 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
   }
   if cost is not None:
     facts |= {'cost': dataclasses.asdict(cost)}
-    attention = (
-      kernel_schedules.get_generator(config),
-      config.model.hidden_size // config.model.num_heads,
-    )
     facts |= estimate.estimate_tpu_step(
       cost,
       hlo_cost.list_schedule(steps[-1].text),
       topology,
-      attention,
+      kernel_schedules.describe_attention(config),
       facts['model_flops_per_step'],
       calibration,
     )
-  return steps[-1].text, facts
+  return facts
 
 
 def _extrapolate(steps, layers):

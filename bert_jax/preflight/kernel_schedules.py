@@ -68,9 +68,11 @@ _KERNEL = re.compile(
 )
 
 
-def get_generator(config: config_dict.ConfigDict) -> str:
-  """Returns the generator of attention dropout's bits: 'none', 'rbg', ..."""
-  return config.rng if config.model.attention_dropout else 'none'
+def describe_attention(config: config_dict.ConfigDict) -> tuple[str, int]:
+  """Returns the generator of dropout's bits ('none', 'rbg', ...), and K."""
+  m = config.model
+  generator = config.rng if m.attention_dropout else 'none'
+  return generator, m.hidden_size // m.num_heads
 
 
 def look_up(chip: str, generator: str, kernel: str, head_size: int) -> float:
@@ -78,7 +80,7 @@ def look_up(chip: str, generator: str, kernel: str, head_size: int) -> float:
 
   Args:
     chip: `chips.Chip.name`.
-    generator: generator of dropout's bits, see `get_generator`.
+    generator: of dropout's bits, see `describe_attention`.
     kernel: a key of `hlo_cost.Cost.kernels`, such as
       'attention_forward bf16[16,512,1024]'.
     head_size: K.

@@ -47,12 +47,11 @@ def test_smaller_heads_take_longer_and_larger_ones_less():
 
 
 def test_generator_is_the_configs_where_attention_drops():
-  c = config.pretraining('tiny')
-  assert kernel_schedules.get_generator(c) == 'threefry'
+  c = config.pretraining('base')
   c.rng = 'rbg'
-  assert kernel_schedules.get_generator(c) == 'rbg'
+  assert kernel_schedules.describe_attention(c) == ('rbg', 64)
   c.model.attention_dropout = 0.0
-  assert kernel_schedules.get_generator(c) == 'none'
+  assert kernel_schedules.describe_attention(c) == ('none', 64)
 
 
 def test_the_table_has_every_chip_with_kernels():
