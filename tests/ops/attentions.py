@@ -7,14 +7,20 @@ import numpy as np
 from bert_jax.model import attention, bert_config
 
 
-def make_qkv(rows, length, heads, size, dtype='float32'):
-  """Returns random queries, keys and values, [B, S, 3, H, K]."""
-  shape = rows, length, 3, heads, size
-  return jax.random.normal(jax.random.key(1), shape, jnp.float32).astype(dtype)
+def make_mask(length, *tokens):
+  """Returns a mask of rows with so many tokens, int32 [B, S]."""
+  return (np.arange(length) < np.array(tokens)[:, None]).astype(np.int32)
 
 
 def with_gradient(
-  name, qkv, mask, key=None, pairs=None, bias=1.0, rate=0.1, **options
+  name,
+  shape,
+  tokens,
+  key=None,
+  pairs=None,
+  rate=0.1,
+  dtype='float32',
+  **options,
 ):
   """Returns the output, and gradients of its product with fixed numbers.
 
@@ -23,31 +29,31 @@ def with_gradient(
 
   Args:
     name: of the implementation, `compute.attention`.
-    mask: tokens that are there, [B, S].
+    shape: (S, H, K).
+    tokens: their number in each row.
     pairs: numbers of the pairs of packed rows, [B, S].
-    bias: size of the biases.
     **options: of the model's config.
   """
-  _, _, _, h, k = qkv.shape
+  s, h, k = shape
+  b, mask = len(tokens), make_mask(s, *tokens)
   config = bert_config.BertConfig(
     11, h * k, 1, h, 8, attention=name, attention_dropout=rate, **options
   )
   pairs = None if pairs is None else jnp.asarray(pairs)
-  tokens = attention.Tokens(jnp.asarray(mask), pairs)
-  numbers = jax.random.normal(
-    jax.random.key(9), (*qkv.shape[:2], h, k), jnp.float32
+  features = attention.Tokens(jnp.asarray(mask), pairs)
+  qkv, bias, numbers = (
+    jax.random.normal(jax.random.key(seed), shape, jnp.float32).astype(dtype)
+    for seed, shape in ((1, (b, s, 3, h, k)), (8, (3, h, k)), (9, (b, s, h, k)))
   )
-  added = jax.random.normal(jax.random.key(8), qkv.shape[2:], jnp.float32)
-  added = (bias * added).astype(qkv.dtype)
 
   @jax.jit
   def both(qkv):
-    def attend(x, b):
-      out = attention.attend(x, b, tokens, key, config)
+    def attend(x, bias):
+      out = attention.attend(x, bias, features, key, config)
       return jnp.where(mask.any(1)[:, None, None, None], out, 0)
 
-    out, pull = jax.vjp(attend, qkv, added)
-    return out, *pull(numbers.astype(out.dtype))
+    out, pull = jax.vjp(attend, qkv, bias)
+    return out, *pull(numbers)
 
   return [np.asarray(x, np.float32) for x in both(qkv)]
 

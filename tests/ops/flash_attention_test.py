@@ -14,26 +14,18 @@ from bert_jax.parallel import row_keys
 from tests import lowering
 from tests.ops import attentions
 
-B, S, H, K = 3, 128, 2, 16
+S, H, K = 128, 2, 16
 # Of one, two and three blocks.
 LENGTHS = 64, 128, 192
 KEY = jax.random.key(4)
 
 
-def make_mask(length, *tokens):
-  """Returns a mask of rows with so many tokens."""
-  return (np.arange(length) < np.array(tokens)[:, None]).astype(np.int32)
-
-
-def run(
-  name, length=S, k=K, dtype='float32', mask=None, packed=False, **options
-):
-  qkv = attentions.make_qkv(B, length, H, k, dtype)
-  if mask is None:  # a row without padding, and two with
-    mask = make_mask(length, length, length - 28, length // 2 - 4)
+def run(name, length=S, k=K, tokens=None, packed=False, **options):
+  # A row without padding, and two with.
+  tokens = tokens or (length, length - 28, length // 2 - 4)
   if packed:
     options['pairs'] = np.arange(length) // np.array([[50], [70], [200]])
-  return attentions.with_gradient(name, qkv, mask, **options)
+  return attentions.with_gradient(name, (length, H, k), tokens, **options)
 
 
 check = functools.partial(attentions.check, run, 'flash')
@@ -83,22 +75,18 @@ def test_another_generator_draws_the_bits_only(monkeypatch, length):
 @pytest.mark.parametrize('length', [576, 1088])
 def test_words_have_a_bit_for_each_block_of_keys(length):
   """Of 9 and 17 blocks, which need words of 16 and 32 bits."""
-  mask = make_mask(length, length, 60, 9)
-  check(length=length, mask=mask, key=KEY, rate=0.5)
+  check(length=length, tokens=(length, 60, 9), key=KEY, rate=0.5)
 
 
 @pytest.mark.parametrize('length', LENGTHS)
 def test_a_row_of_padding_only_has_almost_what_the_plain_path_has(length):
   """10,000 is subtracted from its scores, which leaves few digits."""
-  mask = make_mask(length, length, 50, 0)
-  check(length=length, mask=mask, key=KEY, tolerance=1e-3)
+  check(length=length, tokens=(length, 50, 0), key=KEY, tolerance=1e-3)
 
 
 @pytest.mark.parametrize('length', LENGTHS)
 def test_lower_masks_are_those_of_10_000(length):
-  get = functools.partial(
-    run, 'flash', length=length, mask=make_mask(length, length, 50, 0)
-  )
+  get = functools.partial(run, 'flash', length=length, tokens=(length, 50, 0))
   for low, usual in zip(
     get(mask_value=-3.4e38), get(mask_value=-1e4), strict=True
   ):

@@ -15,16 +15,14 @@ from bert_jax.parallel import row_keys
 from tests.ops import attentions
 
 B, S, H, K = 3, 128, 2, 64
-# A row without padding, one with, one of padding only.
-MASK = (np.arange(S) < np.array([[S], [100], [0]])).astype(np.int32)
+TOKENS = S, 100, 0  # a row without padding, one with, one of padding only
 PAIRS = np.arange(S) // np.array([[50], [70], [200]])
 KEEP = 230  # of 256, at a rate of 0.1
 KEY = jax.random.key(4)
 
 
-def run(name='fused', s=S, h=H, k=K, dtype='float32', mask=MASK, **options):
-  qkv = attentions.make_qkv(B, s, h, k, dtype)
-  return attentions.with_gradient(name, qkv, mask, **options)
+def run(name='fused', s=S, h=H, k=K, tokens=TOKENS, **options):
+  return attentions.with_gradient(name, (s, h, k), tokens, **options)
 
 
 check = functools.partial(attentions.check, run, 'fused')
@@ -79,7 +77,7 @@ def test_each_step_of_the_grid_equals_the_plain_path(monkeypatch, step):
   check(
     s=s,
     h=4,
-    mask=(np.arange(s) < np.array([[s], [200], [0]])).astype(np.int32),
+    tokens=(s, 200, 0),
     pairs=np.arange(s) // 90 + np.zeros((B, 1), int),
     causal=True,
     key=KEY,
@@ -126,8 +124,9 @@ def test_other_generators_drop_a_tenth_and_scale_the_rest():
 
 def test_the_backward_pass_drops_what_the_forward_pass_dropped():
   key = jax.random.key(4, impl='rbg')
+  mask = attentions.make_mask(S, *TOKENS)
   attentions.check_slope(
-    lambda x: attend(x, MASK, key, rate=0.5), (B, S, 3, H, K)
+    lambda x: attend(x, mask, key, rate=0.5), (B, S, 3, H, K)
   )
 
 
@@ -136,9 +135,7 @@ def test_a_device_of_four_does_its_rows():
     (4,), ('data',), axis_types=(jax.sharding.AxisType.Auto,)
   )
   qkv = jax.random.normal(jax.random.key(1), (4, S, 3, H, K))
-  mask = jnp.asarray(
-    np.arange(S) < np.array([[128], [90], [60], [1]]), jnp.int32
-  )
+  mask = jnp.asarray(attentions.make_mask(S, 128, 90, 60, 1))
 
   def gradient(qkv, mask, first):
     key = row_keys.for_rows(jax.random.key(4), first, 0)

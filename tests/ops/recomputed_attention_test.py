@@ -15,8 +15,6 @@ from bert_jax.parallel import device_mesh, row_keys
 from tests.ops import attentions
 
 B, S, H, K = 3, 8, 4, 2
-# A row without padding, one with, one of padding only.
-MASK = (np.arange(S) < np.array([[S], [5], [0]])).astype(np.int32)
 PAIRS = np.arange(S) // np.array([[3], [5], [20]])
 KEY = jax.random.key(4)
 ONE_HEAD = 4 * S * S  # bytes of its scores
@@ -28,11 +26,11 @@ def two_heads(monkeypatch):
   monkeypatch.setattr(recomputed_attention, 'CPU_BLOCK', 2 * ONE_HEAD)
 
 
-def recompute(
-  name='recompute', length=S, dtype='float32', mask=MASK, **options
-):
-  qkv = attentions.make_qkv(B, length, H, K, dtype)
-  return attentions.with_gradient(name, qkv, mask, **options)
+def recompute(name='recompute', length=S, **options):
+  # A row without padding, one with, one of padding only.
+  return attentions.with_gradient(
+    name, (length, H, K), (length, 5, 0), **options
+  )
 
 
 check = functools.partial(attentions.check, recompute, 'recompute')
@@ -64,8 +62,7 @@ def test_blocks_of_each_size_compute_the_same(monkeypatch, size):
 
 @pytest.mark.parametrize('key', [KEY, row_keys.for_rows(KEY, 5, 1)], ids=str)
 def test_odd_lengths_drop_the_same_weights(key):
-  mask = (np.arange(6) < np.array([[6], [5], [0]])).astype(np.int32)
-  check(key=key, rate=0.5, length=6, mask=mask)
+  check(key=key, rate=0.5, length=6)
 
 
 def test_dropout_changes_something():
@@ -102,7 +99,8 @@ def test_the_backward_pass_drops_what_the_forward_pass_dropped(impl):
   config = bert_config.BertConfig(
     11, H * K, 1, H, 8, attention='recompute', attention_dropout=0.5
   )
-  key, tokens = jax.random.key(4, impl=impl), attention.Tokens(MASK)
+  key = jax.random.key(4, impl=impl)
+  tokens = attention.Tokens(attentions.make_mask(S, S, 5, 0))
   attentions.check_slope(
     lambda x: attention.attend(x, jnp.zeros((3, H, K)), tokens, key, config),
     (B, S, 3, H, K),
