@@ -6,6 +6,8 @@ have to be saved. A hash needs neither, and gives the same values on any host,
 in any order: checkpoints hold no data state, and any host can read any rows.
 """
 
+import functools
+
 import numpy as np
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -18,14 +20,16 @@ def mix(*parts) -> np.ndarray:
   splittable pseudorandom number generators"), which passes the usual
   statistical batteries.
   """
-  h = np.zeros((1,), np.uint64)
-  for part in parts:
-    part = np.asarray(part).astype(np.uint64)
-    h = (h ^ part) + _GOLDEN  # uint64 arrays wrap silently, as intended
-    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    h = h ^ (h >> np.uint64(31))
-  return h
+  return functools.reduce(mix_in, parts, np.zeros((1,), np.uint64))
+
+
+def mix_in(h: np.ndarray, part) -> np.ndarray:
+  """Returns `mix` of some parts and another, from `mix` of the former, h."""
+  part = np.asarray(part).astype(np.uint64)
+  h = (h ^ part) + _GOLDEN  # uint64 arrays wrap silently, as intended
+  h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+  h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+  return h ^ (h >> np.uint64(31))
 
 
 def to_uniform(h: np.ndarray) -> np.ndarray:
@@ -45,14 +49,16 @@ def permute(index: np.ndarray, key: np.ndarray, size: int) -> np.ndarray:
   """
   bits = max(1, (int(size - 1).bit_length() + 1) // 2)
   half, low = np.uint64(bits), np.uint64((1 << bits) - 1)
-  x, key = np.broadcast_arrays(np.asarray(index).astype(np.uint64), key)
+  x, *keys = np.broadcast_arrays(
+    np.asarray(index).astype(np.uint64), *(mix(key, r) for r in range(4))
+  )
   x = x.copy()
   outside = np.ones(x.shape, bool)
   while outside.any():
-    y, k = x[outside], key[outside]
+    y = x[outside]
     left, right = y >> half, y & low
-    for r in range(4):
-      left, right = right, left ^ (mix(k, r, right) & low)
+    for key in keys:
+      left, right = right, left ^ (mix_in(key[outside], right) & low)
     x[outside] = (left << half) | right
     outside = x >= size
   return x.astype(np.int64)

@@ -224,7 +224,8 @@ def _shuffle(pairs: _Pairs, shape, start):
   cell = np.flatnonzero(start)
   pair = pairs.pair[cell]
   row, position = np.divmod(cell, shape[1])
-  score = hashing.mix(pairs.keys[pair], _CHOOSE, pairs.position[cell])
+  keys = hashing.mix(pairs.keys, _CHOOSE)
+  score = hashing.mix_in(keys[pair], pairs.position[cell])
   # One integer, so that rows sort fast: 8 bits for the pair, 40 random bits
   # (ties, if there ever are any, keep their order), 16 for the position.
   within = (pair - row * (len(pairs.keys) // shape[0])).astype(np.uint64)
