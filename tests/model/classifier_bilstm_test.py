@@ -13,7 +13,8 @@ MASK = jnp.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
 
 @functools.cache
 def make_params():
-  return classifier.BiLstm(3).init(jax.random.key(1), make_input(), MASK)
+  init = jax.jit(classifier.BiLstm(3).init)
+  return init(jax.random.key(1), make_input(), MASK)
 
 
 def make_input():

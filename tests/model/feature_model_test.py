@@ -1,5 +1,7 @@
 """Tests of the model that is trained on frozen features."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,7 +57,8 @@ def make_module(tokens):
 )
 def test_logits_ignore_padding(tokens, shape):
   module = make_module(tokens)
-  params = {'params': feature_model.init(module, jax.random.key(0))}
+  init = functools.partial(feature_model.init, module)
+  params = {'params': jax.jit(init)(jax.random.key(0))}
   batch = {'features': X / 24, 'input_mask': jnp.ones((1, 2), jnp.int32)}
   found = jax.jit(module.apply)(params, batch)
   assert found.shape == shape

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.model import bert_config, heads
+from tests import models
 
 # B=2 S=8 P=3 D=8 H=2 F=12 L=2 N=2.
 SMALL = bert_config.BertConfig(
@@ -35,12 +36,11 @@ def compute(last_layer, nsp, batch, **changes):
   """Returns the heads' outputs and the parameters' gradient."""
   c = dataclasses.replace(SMALL, last_layer=last_layer, **changes)
   module = heads.PretrainingModel(c, nsp)
-  params = heads.PretrainingModel(SMALL, nsp).init(jax.random.key(0), batch)
-  if c.norm == 'pre':
-    params = module.init(jax.random.key(0), batch)
+  plain = dataclasses.replace(SMALL, norm=c.norm, num_layers=c.num_layers)
+  params = models.init(heads.PretrainingModel(plain, nsp))
 
   def apply(params):
-    words, pairs = module.apply(params, batch)
+    words, pairs = module.apply({'params': params}, batch)
     out = words, pairs if nsp else jnp.zeros(())
     return sum(
       jnp.sum(x * jnp.cos(jnp.arange(x.size)).reshape(x.shape)) for x in out
@@ -91,9 +91,11 @@ def test_dropout_and_bfloat16_are_computed_at_the_positions_too():
     dtype='bfloat16',
   )
   module = heads.PretrainingModel(c)
-  params = module.init(jax.random.key(0), ROWS)
+  params = models.init(module)
   words, pairs = jax.jit(
-    lambda key: module.apply(params, ROWS, False, rngs={'dropout': key})
+    lambda key: module.apply(
+      {'params': params}, ROWS, False, rngs={'dropout': key}
+    )
   )(jax.random.key(1))
   assert words.shape == (2, 3, 11) and pairs.shape == (2, 2)
   assert jnp.isfinite(words).all() and jnp.isfinite(pairs).all()
