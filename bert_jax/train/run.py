@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import os
 import time
 from typing import Any
 
@@ -12,7 +11,7 @@ from jax.sharding import Mesh
 
 from bert_jax import errors
 from bert_jax.parallel import distributed
-from bert_jax.runtime import progress, signals
+from bert_jax.runtime import copies, progress, signals
 from bert_jax.runtime.pulse import Pulse
 from bert_jax.train.meter import Meter
 from bert_jax.train.task import Objective, Task
@@ -87,7 +86,8 @@ class Profile:
     self._updates = updates if distributed.is_first() else 0
     self._meter, self._bar = meter, bar
     self._span = range(0)
-    self._traced: log.Mirror | None = None  # while tracing
+    self._tracing = False
+    self._files = contextlib.ExitStack()
 
   def begin_phase(self, done: int, end: int):
     """Plans which of the updates done + 1, ..., end to trace."""
@@ -101,7 +101,7 @@ class Profile:
       self._start()
     with jax.profiler.StepTraceAnnotation('step', step_num=number):
       yield
-    if self._traced and number == self._span[-1]:
+    if self._tracing and number == self._span[-1]:
       with self._meter.paused():  # waits for the update
         self._stop()
       self._bar.write(
@@ -115,14 +115,13 @@ class Profile:
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0  # each call of Python would slow the loop
     with self._meter.paused(), self._reported():
-      traced = log.Mirror(self._directory)
-      os.makedirs(traced.folder, exist_ok=True)
-      jax.profiler.start_trace(traced.folder, profiler_options=options)
-    self._traced = traced
+      folder = self._files.enter_context(copies.publishing(self._directory))
+      jax.profiler.start_trace(folder, profiler_options=options)
+    self._tracing = True
 
   def _stop(self):
-    traced, self._traced = self._traced, None
-    with self._reported(), contextlib.closing(traced):
+    self._tracing = False
+    with self._reported(), self._files:
       jax.profiler.stop_trace()
 
   def _reported(self):
@@ -136,7 +135,7 @@ class Profile:
     return self
 
   def __exit__(self, kind, *exc):
-    if self._traced:  # an error is being raised, which must not be replaced
+    if self._tracing:  # an error is being raised, which must not be replaced
       with contextlib.suppress(errors.UserError):
         self._stop()
     elif self._updates and kind is None:

@@ -19,7 +19,7 @@ _SECONDS = 60.0  # between uploads
 
 
 class Mirror:
-  """A folder for files of a run that are appended to or made by other programs.
+  """A folder for the files of a working directory that are appended to.
 
   A bucket cannot append. The files are written to a local folder, and uploaded
   whole if they have changed: every minute, and whenever a checkpoint is about
