@@ -24,7 +24,7 @@ def mix(*parts) -> np.ndarray:
 
 
 def mix_in(h: np.ndarray, part) -> np.ndarray:
-  """Returns `mix` of some parts and another, from `mix` of the former, h."""
+  """Returns mix(*parts, part), where h is mix(*parts)."""
   part = np.asarray(part).astype(np.uint64)
   h = (h ^ part) + _GOLDEN  # uint64 arrays wrap silently, as intended
   h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -57,8 +57,8 @@ def permute(index: np.ndarray, key: np.ndarray, size: int) -> np.ndarray:
   while outside.any():
     y = x[outside]
     left, right = y >> half, y & low
-    for key in keys:
-      left, right = right, left ^ (mix_in(key[outside], right) & low)
+    for round_key in keys:
+      left, right = right, left ^ (mix_in(round_key[outside], right) & low)
     x[outside] = (left << half) | right
     outside = x >= size
   return x.astype(np.int64)

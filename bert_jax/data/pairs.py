@@ -82,8 +82,8 @@ def make_pairs(
   short = hashing.to_uniform(hashing.mix(keys, _TARGET, 0)) < short_seq_prob
   drawn = hashing.to_uniform(hashing.mix(keys, _TARGET, 1))
   target = np.where(short, 2 + (drawn * (room - 1)).astype(np.int64), room)
-  steps = zip(*_steps(texts, index, keys, target), strict=True)
-  columns = [np.concatenate(column) for column in steps]
+  steps = _steps(texts, index, keys, target)
+  columns = [np.concatenate(column) for column in zip(*steps, strict=True)]
   order = np.argsort(columns[0], kind='stable')
   lane, begin, split, stop, step = (column[order] for column in columns)
   is_random = stop < 0  # see `_steps`

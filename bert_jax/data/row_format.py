@@ -120,6 +120,7 @@ def parse(found: list[bytes], most: int, id_type: np.dtype, length: int):
 
   Args:
     most: N, maximum of pairs per row.
+    id_type: of the token ids.
     length: S, tokens per row.
 
   Returns:

@@ -18,10 +18,11 @@ _LENGTH_STEP = 16  # tokens
 
 
 class Job(NamedTuple):
-  """What is to be predicted for a file; fields as the flags of `predict`.
+  """What is to be predicted for a file; most fields are flags of `predict`.
 
   Attributes:
     path: of the model.
+    given: the file to predict for.
     columns: of the text, of a second text and of choices; None is the training
       data's.
     keep: columns of a table to copy into the output; ('all',) is all.

@@ -94,8 +94,8 @@ class RowTask(supervised.Supervised):
     if None in (getattr(columns, x) for x in self.needed):
       asked = ' and '.join(f'--{x}=COLUMN' for x in self.needed)
       raise errors.UserError(
-        f'the model does not say which columns it reads; give {asked} and, for '
-        'a second text, --pair=COLUMN.'
+        f'the model does not say which columns hold what it reads; give {asked} '
+        'and, if need be, --pair=COLUMN.'
       )
     table = table_files.read(job.given)
     kept = choose_kept(table, job.keep, job.output)

@@ -40,7 +40,7 @@ def find(path: str) -> str:
     names = [os.path.basename(name) for name in found]
     raise errors.UserError(
       f'{path} holds {len(found)} checkpoints: {errors.listing(names)}; name '
-      f'the path of one, such as FOLDER/{_PREFIX}.'
+      f'the path of one, such as FOLDER/{_PREFIX}, of which there is a .index.'
     )
   return found[0].removesuffix('.index')
 

@@ -119,16 +119,19 @@ def _read_spans(path, given, outputs) -> classifier.Spans:
   """Returns how answers are found; by default for a folder that is not ours."""
   found = {**_USUAL._asdict(), **given} if isinstance(given, dict) else given
   numbers = classifier.Spans._fields[:-1]
+  if outputs != len(_SPANS):
+    allowed = f'{len(_SPANS)}: one for the first and one for the last token'
+    config_file.refuse(
+      path, "the number of an answer's outputs", outputs, allowed
+    )
   if (
-    outputs != len(_SPANS)
-    or not isinstance(found, dict)
+    not isinstance(found, dict)
     or set(found) != set(classifier.Spans._fields)
     or not all(type(found[x]) is int and found[x] > 0 for x in numbers)
     or type(found['threshold']) not in (type(None), int, float)
   ):
-    names = ', '.join(classifier.Spans._fields)
-    allowed = f'numbers named {names}, for {len(_SPANS)} outputs'
-    config_file.refuse(path, f'spans of {outputs} outputs', given, allowed)
+    allowed = f'{", ".join(numbers)} above 0, and threshold, which may be null'
+    config_file.refuse(path, 'spans', given, allowed)
   return classifier.Spans(**found)
 
 

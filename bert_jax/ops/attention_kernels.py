@@ -363,8 +363,8 @@ def _sum_of_dots(a, b):
 def number_tokens(input_mask: jax.Array, sequence_ids: jax.Array | None):
   """Returns ids of keys and of queries, int32 [B, 2, S].
 
-  Equal ids see each other. Those of tokens are 0 without sequence_ids, [B, S];
-  no query has the id of a key that is padding.
+  Tokens of equal ids see each other: their sequence's, or 0 if sequence_ids, [B,
+  S], is None. Keys that are padding have an id that no query has.
   """
   ids = jnp.zeros_like(input_mask) if sequence_ids is None else sequence_ids
   ids = ids.astype(jnp.int32)

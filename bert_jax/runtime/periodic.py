@@ -23,7 +23,7 @@ def calling(function: Callable[[], object], seconds: float) -> Iterator[None]:
       except (OSError, errors.UserError) as error:
         print(f'warning: {error}', file=sys.stderr, flush=True)
 
-  thread = threading.Thread(target=work, daemon=True)
+  thread = threading.Thread(target=work, name='periodic', daemon=True)
   thread.start()
   try:
     yield

@@ -19,6 +19,8 @@ from bert_jax.tokenization.tokenizer import Tokenizer
 
 # Words end at white space, among others; the text between is independent.
 _CHUNK = re.compile('[^ \t\n\r]+')
+# Characters. In text without spaces a chunk is a passage, which does not recur.
+_MAX_CACHED = 64
 
 
 class Located(NamedTuple):
@@ -31,14 +33,15 @@ class Located(NamedTuple):
 
 def locate(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Located]:
   """Returns the pieces that `Tokenizer.ids` finds in texts, with offsets."""
-  find = functools.cache(functools.partial(_locate, tokenizer))
+  find = functools.partial(_locate, tokenizer)
+  cached = functools.cache(find)
   found = []
   for text in texts:
-    rows = [
-      (i, match.start() + begin, match.start() + end)
-      for match in _CHUNK.finditer(text)
-      for i, begin, end in find(match.group())
-    ]
+    rows: list[tuple[int, int, int]] = []
+    for match in _CHUNK.finditer(text):
+      chunk, first = match.group(), match.start()
+      pieces = (cached if len(chunk) <= _MAX_CACHED else find)(chunk)
+      rows += [(i, first + begin, first + end) for i, begin, end in pieces]
     ids, begins, ends = np.array(rows, np.int32).reshape(-1, 3).T
     found.append(Located(ids.astype(tokenizer.id_type), begins, ends))
   return found

@@ -94,11 +94,12 @@ class Meter:
     self._every, self._steps = every, steps
     self._workdir = workdir
     self._watch = SpikeWatch()
+    self._is_first = True  # of a phase, whose first batch is waited for
     self._pending = None
     self.skipped_in_a_row = 0
     self._chip = self._find_chip()
-    # On a CPU, further processes would share the cores with the updates.
-    self._told_of_waiting = jax.devices()[0].platform == 'cpu'
+    # On a CPU, more processes would share the cores with the updates.
+    self._advises = jax.devices()[0].platform != 'cpu'
     self._opened = self._shown = time.monotonic()
     self._begin()
 
@@ -123,6 +124,7 @@ class Meter:
     """Forgets the losses of another phase when it looks for spikes."""
     self.flush()
     self._watch = SpikeWatch()
+    self._is_first = True
 
   def add(self, step: int, metrics: dict, costs: dict):
     """Adds the metrics of `step` (on the device); reads the previous step's.
@@ -217,12 +219,14 @@ class Meter:
     if means:
       self._status.note(loss=means['loss'])
     self._show(step, means, row)
-    if row['data_wait'] > _LONG_WAIT and not self._told_of_waiting:
-      self._told_of_waiting = True
+    late = row['data_wait'] > _LONG_WAIT and not self._is_first
+    self._is_first = False
+    if late and self._advises:
+      self._advises = False
       self._bar.write(
         f'the devices waited for batches {row["data_wait"]:.0%} of the time; '
-        'raise data.loader_workers (-1: a process per core), which changes '
-        'no batch, and start the same command again'
+        'more data.loader_workers (-1: a process per core) make the same '
+        'batches faster, also from the next start of this run on'
       )
 
   def _find_row(self, metrics):

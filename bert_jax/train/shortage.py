@@ -145,7 +145,8 @@ def count_needed(
   """Returns the bytes that a program needs on a device; None if unknown.
 
   Args:
-    resident: bytes that are there while it runs, its arguments among them.
+    resident: bytes that are there while it runs, such as the run's state, which
+      its arguments may be part of.
   """
   found = executable.memory_analysis()
   if found is None:

@@ -121,12 +121,36 @@ def ours(**values):
 @pytest.mark.parametrize(
   'head, fields, message',
   [
-    (SPANS, ours(spans=[128]), 'config.json: spans of 2 .* not num'),
-    (SPANS, ours(spans={'doc_stride': 0}), 'spans of 2 .* not num'),
-    (SPANS, ours(spans={'threshold': 'high'}), 'spans of 2 .* not num'),
-    (SPANS, ours(spans={'stride': 128}), 'spans of 2 .* not num'),
-    (SPANS, ours(spans={'max_answer_length': True}), 'spans of 2 .* not num'),
-    (HEAD._replace(task='spans', spans=SPANS.spans), {}, '3 outputs .* for 2'),
+    (
+      SPANS,
+      ours(spans=[128]),
+      'config.json: spans is .* not doc_stride, .* above 0',
+    ),
+    (
+      SPANS,
+      ours(spans={'doc_stride': 0}),
+      'spans is .* not doc_stride, .* above 0',
+    ),
+    (
+      SPANS,
+      ours(spans={'threshold': 'high'}),
+      'spans is .* not doc_stride, .* above 0',
+    ),
+    (
+      SPANS,
+      ours(spans={'stride': 128}),
+      'spans is .* not doc_stride, .* above 0',
+    ),
+    (
+      SPANS,
+      ours(spans={'max_answer_length': True}),
+      'spans is .* not doc_stride, .* above 0',
+    ),
+    (
+      HEAD._replace(task='spans', spans=SPANS.spans),
+      {},
+      'outputs is 3, not 2: one',
+    ),
     (HEAD, {'id2label': {'0': 'a', '1': 'b'}}, 'name for each of 3 outputs'),
     (HEAD, {'id2label': ['a', 'b', 'c']}, 'not a name for each of 3'),
     (HEAD, {'id2label': dict.fromkeys('012', 'a')}, 'not a name for each of 3'),

@@ -97,11 +97,16 @@ def test_devices_that_wait_for_batches_are_said_once(
   monkeypatch.setattr(meter.jax, 'devices', lambda: [device])
   bar = training.Bar()
   found = make_meter(Log(), bar, 1)
-  for step in (1, 2, 3):
+  lines = []
+  for step, waited in ((1, 4.0), (2, 0.1), (3, 1.0), (4, 1.0)):
     clock[0] += 5.0
-    found.add(step, make_metrics(3.0, OnDevice(clock)), COSTS)
-  lines = [line for line in bar.lines if 'data.loader_workers' in line]
-  assert len(lines) == said
+    costs = {**COSTS, 'waited': waited}
+    found.add(step, make_metrics(3.0, OnDevice(clock)), costs)
+    found.flush()
+    lines.append([x for x in bar.lines if 'data.loader_workers' in x])
+  # The first row has the wait for the first batch.
+  assert list(map(len, lines)) == [0, 0, said, said]
+  lines = lines[-1]
   assert not said or 'waited for batches 14% of the time' in lines[0]
 
 
