@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax.data import manifest_file
 from bert_jax.interop import hugging_face
-from bert_jax.model import bert_config, heads, parameters
+from bert_jax.model import bert_config, heads
 from bert_jax.tokenization.tokenizer import Tokenizer
 
 # Sizes that differ, so that mix-ups fail: K = 4.
@@ -36,12 +36,6 @@ def shapes(config, with_nsp):
     jax.random.key(0),
     dict.fromkeys(names, x),
   )['params']
-
-
-def init(module):
-  """Returns a model's new parameters, in much less time than uncompiled."""
-  make = functools.partial(parameters.init, module)
-  return jax.jit(make)(jax.random.key(0))
 
 
 def make_params(config=CONFIG, with_nsp=True, seed=0):

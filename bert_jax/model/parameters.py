@@ -53,6 +53,7 @@ def is_layer(name: str) -> bool:
   return name.startswith('encoder/layer_')
 
 
+@functools.partial(jax.jit, static_argnames='module')  # traced once
 def init(
   module: heads.PretrainingModel,
   key: jax.Array,

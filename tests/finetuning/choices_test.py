@@ -12,7 +12,7 @@ from bert_jax import errors
 from bert_jax.config import recipes
 from bert_jax.finetuning import choices, supervised
 from bert_jax.finetuning.readers import examples, table_files
-from bert_jax.model import classifier
+from bert_jax.model import classifier, parameters
 from bert_jax.parallel import row_keys
 from tests import models
 from tests.finetuning import made
@@ -150,7 +150,7 @@ def test_a_batch_has_all_choices_of_its_rows(tmp_path):
 
 def make_model():
   module = classifier.Classifier(made.BERT, 1, 0.0)
-  return module, models.init(module)
+  return module, parameters.init(module, jax.random.key(0))
 
 
 @pytest.mark.slow

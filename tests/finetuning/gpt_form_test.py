@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.finetuning import classes, encode, gpt_form, supervised
-from bert_jax.model import classifier, losses
+from bert_jax.model import classifier, losses, parameters
 from tests import models
 from tests.finetuning import made, outcome_test
 
@@ -59,7 +59,7 @@ def test_the_tokens_are_new():
 def test_half_the_mean_loss_of_the_tokens_is_added():
   bert = dataclasses.replace(made.BERT, causal=True, vocab_size=14)
   module = classifier.GptClassifier(bert, 2, 0.0)
-  params = models.init(module)
+  params = parameters.init(module, jax.random.key(0))
   batch = join(['the cats', 'dog'], None, 8)
   batch |= {'labels': np.array([0, 1]), 'label_weights': np.array([1.0, 0.0])}
   batch = jax.tree.map(jnp.asarray, batch)

@@ -14,10 +14,10 @@ import pytest
 
 from bert_jax import errors, tasks
 from bert_jax.finetuning import buckets, packing
-from bert_jax.model import classifier
+from bert_jax.model import classifier, parameters
 from bert_jax.ops.packed_rows import PREFIX
 from bert_jax.train import task
-from tests import environment, models
+from tests import environment
 from tests.finetuning import made
 
 PHASE = task.Phase(0, 0, 150, 128, 8, 1, 1)
@@ -47,7 +47,7 @@ def make_batch(lengths=(3, 16, 7, 5, 9), length=16):
 )
 def test_outputs_and_gradients_are_those_of_rows_alone(make, changes):
   module = make(dataclasses.replace(made.BERT, **changes), 3, 0.0)
-  params = models.init(module)
+  params = parameters.init(module, jax.random.key(0))
   params = jax.tree.map(
     lambda x: x + 0.3 * jnp.sin(jnp.arange(x.size)).reshape(x.shape), params
   )

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.model import classifier, encoder, heads
+from bert_jax.model import classifier, encoder, heads, parameters
 from bert_jax.ops import tied_decoder
 from tests import models
 
@@ -96,7 +96,7 @@ def test_a_left_to_right_model_is_read_at_the_last_token():
 @pytest.mark.slow
 def test_a_bilstm_takes_the_place_of_the_pooler():
   module = classifier.Classifier(models.CONFIG, 3, 0.0, 6)
-  params = models.init(module)
+  params = parameters.init(module, jax.random.key(0))
   assert set(params) == {'embeddings', 'encoder', 'bilstm', 'classifier'}
   assert params['classifier']['kernel'].shape == (12, 3)
   head = HEAD._replace(
@@ -134,7 +134,7 @@ def tag(config, units=0):
   """Returns a function of a batch (and a key of dropout): logits [2, S, 3]."""
   module = classifier.Tagger(config, 3, 0.5, units)
   if units:
-    params = models.init(module)
+    params = parameters.init(module, jax.random.key(0))
   else:
     params = HEAD._replace(task='tagging').add_to(models.make_params())
 

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.model import bert_config, heads
-from tests import models
+from bert_jax.model import bert_config, heads, parameters
 
 # B=2 S=8 P=3 D=8 H=2 F=12 L=2 N=2.
 SMALL = bert_config.BertConfig(
@@ -37,7 +36,8 @@ def compute(last_layer, nsp, batch, **changes):
   c = dataclasses.replace(SMALL, last_layer=last_layer, **changes)
   module = heads.PretrainingModel(c, nsp)
   plain = dataclasses.replace(SMALL, norm=c.norm, num_layers=c.num_layers)
-  params = models.init(heads.PretrainingModel(plain, nsp))
+  new = heads.PretrainingModel(plain, nsp)
+  params = parameters.init(new, jax.random.key(0))
 
   def apply(params):
     words, pairs = module.apply({'params': params}, batch)
@@ -91,7 +91,7 @@ def test_dropout_and_bfloat16_are_computed_at_the_positions_too():
     dtype='bfloat16',
   )
   module = heads.PretrainingModel(c)
-  params = models.init(module)
+  params = parameters.init(module, jax.random.key(0))
   words, pairs = jax.jit(
     lambda key: module.apply(
       {'params': params}, ROWS, False, rngs={'dropout': key}

@@ -74,8 +74,7 @@ def take_model(c, workdir):
 
 def start(c):
   """Returns (parameters, facts) of a run before its first update."""
-  init = jax.jit(training.make_objective(c).init)
-  new = jax.device_get(init(jax.random.key(c.seed)))
+  new = jax.device_get(training.make_objective(c).init(jax.random.key(c.seed)))
   return *init_from.start(c, c.data.dir, new), new
 
 

@@ -312,7 +312,7 @@ def test_without_nsp_there_is_no_pooler(directory):
 def test_untrained_models_predict_by_word_frequency_if_asked_to(directory):
   c = make_config(objective__unigram_bias=True)
   made = pretrain.make_task(c, directory)
-  params = jax.jit(made.objective(c).init)(jax.random.key(0))
+  params = made.objective(c).init(jax.random.key(0))
   shares = np.exp(params['mlm']['bias'][:120])  # others are padding rows
   assert shares.sum() == pytest.approx(1, abs=1e-5)
   words = manifest_file.load_tokenizer(directory).vocab
@@ -323,6 +323,5 @@ def test_untrained_models_predict_by_word_frequency_if_asked_to(directory):
     manifest_file.read(directory)['unigram_entropy'] + math.log(2), rel=0.02
   )
   c.objective.unigram_bias = False
-  init = pretrain.make_task(c, directory).objective(c).init
-  params = jax.jit(init)(jax.random.key(0))
+  params = pretrain.make_task(c, directory).objective(c).init(jax.random.key(0))
   assert not params['mlm']['bias'].any()

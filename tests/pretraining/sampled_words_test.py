@@ -75,7 +75,7 @@ def test_a_batch_has_the_same_gradient_on_any_devices():
     update = dataclasses.replace(update, parts=2)
     everywhere = device_mesh.replicate(mesh)
     key = jax.device_put(jax.random.key(0), everywhere)
-    params = jax.device_put(jax.jit(made.init)(key), everywhere)
+    params = jax.device_put(made.init(key), everywhere)
     batch = device_mesh.put_batch(mesh, training.make_batch(0))
     compute = jax.jit(functools.partial(gradient.compute, update=update))
     found.append(jax.device_get(compute(params, batch, key)))
