@@ -177,7 +177,7 @@ def test_a_model_of_transformers_own_has_to_be_told_the_columns(task, flags):
   model = make_model(task=task)
   model = model._replace(head=model.head._replace(columns=()))
   job = predictions.Job('', model, 'in.csv', 'out.csv')
-  with pytest.raises(errors.UserError, match=f'give .*{flags} and, for a sec'):
+  with pytest.raises(errors.UserError, match=f'give .*{flags} and, if need'):
     predictions.predict(job, tasks.SUPERVISED)
 
 
