@@ -25,8 +25,8 @@ _LOG2E = math.log2(math.e)
 class _Size(NamedTuple):
   """How a kernel is divided; all but `programs` are powers of two."""
 
-  columns: int  # of the block that a program has at a time, as are rows
-  rows: int
+  columns: int  # of the block that a program has at a time
+  rows: int  # of that block
   warps: int  # of a program
   programs: int = 0  # which add up the bias's gradient, each for its blocks
 

@@ -93,8 +93,10 @@ def sum_losses(
 
 
 @jax.custom_vjp
-def _sums(*arrays):
-  return _forward(*arrays)[0]
+def _sums(x, table, bias, label_rows, label_bias, labels, weights, sample):
+  return _forward(
+    x, table, bias, label_rows, label_bias, labels, weights, sample
+  )[0]
 
 
 def _forward(x, table, bias, label_rows, label_bias, labels, weights, sample):

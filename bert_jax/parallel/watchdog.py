@@ -4,8 +4,8 @@ One thread per process, `_exchange`, tells the others through jax's key-value
 store, which process 0 keeps in its memory, that this process lives and why it
 fails. Process 0 sums up all signs of life for the others, so that the traffic
 grows with the number of processes and not with its square. Calls may hang if
-process 0 does. A second thread calls `_look`, which calls nobody: it decides by
-what the first has recorded whether to end this process.
+process 0 does. A second thread runs `_look`, which does not communicate: it
+decides by what the first has recorded whether to end this process.
 """
 
 import contextlib

@@ -225,8 +225,8 @@ class Meter:
       self._advises = False
       self._bar.write(
         f'the devices waited for batches {row["data_wait"]:.0%} of the time; '
-        'more data.loader_workers (-1: a process per core) make the same '
-        'batches faster, also from the next start of this run on'
+        'stop, raise data.loader_workers (-1: a process per core) and start '
+        'again: the run goes on, with the same batches'
       )
 
   def _find_row(self, metrics):
