@@ -24,6 +24,7 @@ import argparse
 import concurrent.futures
 import contextlib
 import dataclasses
+import importlib.util
 import os
 import subprocess
 import sys
@@ -265,6 +266,8 @@ def main():
     return 0
   if not args.folder:
     parser.error('--folder is missing')
+  if not importlib.util.find_spec('libtpu'):  # all cells would be `refused`
+    parser.error("the TPU compiler is missing; pip install 'bert_jax[tpu]'")
   chips = args.chips.split(',')
   cases = args.cases.split(';') if args.cases else list(CASES)
   for given, known in ((chips, CHIPS), (cases, CASES)):
