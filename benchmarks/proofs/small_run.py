@@ -15,6 +15,7 @@ import os
 import pathlib
 import random
 import runpy
+import signal
 import sys
 import textwrap
 import threading
@@ -302,6 +303,8 @@ def _run(given, output, prepare, env):
   end_with_server()
   os.environ.update(env)
   os.setpgrp()  # a signal to the terminal is not for it
+  # Under nohup it is ignored, and so it would be by the run.
+  signal.signal(signal.SIGHUP, signal.SIG_DFL)
   sys.argv = ['main', *given]
   if prepare is not None:
     prepare()
