@@ -1,7 +1,9 @@
 """Writes and reads ArrayRecord files of unmasked pairs, see `row_format`."""
 
 import collections
+import contextlib
 import errno
+import resource
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -60,6 +62,7 @@ class Reader:
     self._id_type = tokenizer.choose_id_type(vocab_size)
     self._skip = skip_corrupt
     self._corrupt: set[int] = set()
+    _raise_file_limit(len(self._paths))
     self._files = [_open(path) for path in self._paths]
     found = [file.num_records() for file in self._files]
     for path, n, expected in zip(paths, found, counts or found, strict=True):
@@ -186,6 +189,22 @@ class Part(Reader):
     if not np.array_equal(self._numbers.take(found, mode='clip'), indices):
       raise KeyError(f'records {indices} are not all in {self._paths[0]}')
     return super().rows(found, *others)
+
+
+def _raise_file_limit(count: int):
+  """Lets this process open `count` files more, as far as the system allows.
+
+  Systems start processes with a limit of 256 (macOS) or 1,024 (Linux) files,
+  which the process itself may raise: 64 GB of text are 1,000 files per length.
+  """
+  soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+  if soft == resource.RLIM_INFINITY:
+    return
+  wanted = soft + count
+  if hard != resource.RLIM_INFINITY:
+    wanted = min(wanted, hard)
+  with contextlib.suppress(OSError, ValueError):  # `_open` says if it is low
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _open(path: str):

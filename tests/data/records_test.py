@@ -166,19 +166,38 @@ def test_a_malformed_record_is_refused_or_skipped(tmp_path, capfd, bad):
   assert len(lines) == 1 and lines[0].startswith('skipped: record 1 of ')
 
 
-def test_a_file_that_cannot_be_opened_is_refused(tmp_path):
-  with pytest.raises(errors.UserError, match=r'absent \(No such file.*prepare'):
-    records.Reader([str(tmp_path / 'absent')], 20)
-  path = write(tmp_path)
+@pytest.fixture
+def few_files():
+  """Lets this process open five files more; yields the limit."""
   soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
   few = len(os.listdir('/dev/fd')) + 5
   resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
-  try:
-    with pytest.raises(errors.UserError, match='Too many.*raise ulimit -n'):
-      # As many as the limit; some numbers below it are taken already.
-      records.Reader([path] * few, 20)
-  finally:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+  yield few
+  resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_as_many_files_are_opened_as_the_system_allows(tmp_path, few_files):
+  path = write(tmp_path)
+  first = records.Reader([path] * few_files, 20)
+  second = records.Reader([path] * few_files, 20)
+  assert len(first) == len(second) == few_files * len(PAIRS)
+
+
+def test_too_many_open_files_are_explained(tmp_path, few_files, monkeypatch):
+  path = write(tmp_path)
+
+  def refuse(*_):
+    raise ValueError('current limit exceeds maximum limit')
+
+  monkeypatch.setattr(resource, 'setrlimit', refuse)
+  with pytest.raises(errors.UserError, match='Too many.*raise ulimit -n'):
+    # As many as the limit; some numbers below it are taken already.
+    records.Reader([path] * few_files, 20)
+
+
+def test_an_absent_file_is_refused(tmp_path):
+  with pytest.raises(errors.UserError, match=r'absent \(No such file.*prepare'):
+    records.Reader([str(tmp_path / 'absent')], 20)
 
 
 def test_the_files_are_plain_array_records(tmp_path):
