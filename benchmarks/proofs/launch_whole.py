@@ -90,6 +90,8 @@ def whole(stage):
       run = stage.start(*RUN, f'--workdir=gs://{emulator.BUCKET}/{name}')
       texts = '[worker 0]', '[worker 1]', '(preflight:'  # beside the bill
       yield from stage.expect(run, 0, *texts, requests=requests)
+      if run.returncode:
+        return  # its text is printed
       results.append(read_result(url, name))
       print(f'{name}: {results[-1]}', flush=True)
   yield 'one preemption', 'requests  2, preemptions 1' in stage.text

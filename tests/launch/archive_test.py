@@ -4,10 +4,13 @@ import hashlib
 import importlib.metadata
 import io
 import os
+import pathlib
 import subprocess
 import tarfile
+import tomllib
 
 import pytest
+from packaging import requirements
 
 from bert_jax import errors
 from launch import archive
@@ -50,6 +53,15 @@ def test_versions_are_those_of_this_environment():
   # No path, no local build, which no index has.
   assert not [line for line in lines if '@' in line or '+' in line]
   assert not [line for line in lines if line.startswith('bert_jax')]
+
+
+def test_hosts_can_build_with_the_setuptools_of_python_3_11():
+  """`python -m venv` installs that version, so it is among the constraints."""
+  build = tomllib.loads(
+    pathlib.Path(archive.ROOT, 'pyproject.toml').read_text()
+  )
+  [needed] = map(requirements.Requirement, build['build-system']['requires'])
+  assert needed.name == 'setuptools' and '65.5.0' in needed.specifier
 
 
 @pytest.mark.parametrize('which', ['configs/main.py', 'configs'])
