@@ -159,10 +159,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       method=self.command,
     )
     try:
-      with urllib.request.urlopen(request) as found:
-        self._send(found.status, found.headers, found.read())
+      found = urllib.request.urlopen(request)
     except urllib.error.HTTPError as error:
-      self._send(error.code, error.headers, error.read())
+      found = error
+    with found:
+      self._send(found.status, found.headers, found.read())
 
   def _send(self, status, headers, content):
     self.send_response(status)

@@ -70,5 +70,8 @@ def _check_members(archive, size):
       del member.CRC  # is not checked then
   if len(set(archive.namelist())) < len(members):
     raise ValueError('it has a name twice')
+  # Of which Python 3.14 only warns.
+  if len({member.header_offset for member in members}) < len(members):
+    raise ValueError('two of its members begin at one place')
   if sum(member.file_size for member in members) > size:
     raise ValueError('its members have more bytes than it has')

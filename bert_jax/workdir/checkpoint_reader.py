@@ -3,7 +3,9 @@
 import functools
 import logging
 import os
+import re
 import sys
+import traceback
 import warnings
 from typing import Any
 
@@ -203,10 +205,13 @@ def _is_not_orbax(record: logging.LogRecord) -> bool:
 def _show_unraisable(show, unraisable):
   # A failing operation abandons its other reads and writes: coroutines that
   # never began or are ended while waiting, and answers to a loop that is gone.
-  code = getattr(unraisable.object, 'cr_code', None)
-  of_orbax = code is not None and '/orbax/' in code.co_filename
-  closed = 'Event loop is closed' in str(unraisable.exc_value)
-  if _is_interrupted(unraisable.exc_value) or not (of_orbax or closed):
+  of_orbax = any(
+    '/orbax/' in frame.f_code.co_filename
+    for frame, _ in traceback.walk_tb(unraisable.exc_traceback)
+  )
+  error = unraisable.exc_value
+  abandoned = re.search('Event loop is closed|was never awaited', str(error))
+  if _is_interrupted(error) or not (of_orbax or abandoned):
     show(unraisable)
 
 

@@ -235,7 +235,7 @@ def extend(data):
     (flip, 'Bad CRC-32'),
     (erase, 'Bad magic number'),
     (inflate, 'more bytes than it has'),
-    (overlap, 'differ|Overlapped'),
+    (overlap, 'begin at one place'),
     (extend, 'list of members takes more'),
   ],
 )
@@ -265,7 +265,7 @@ def test_bomb_of_members_in_each_other(path):
   end = struct.pack('<4x2H2I2x', 200, 200, len(entries), len(blob))
   pathlib.Path(path).write_bytes(blob + entries + b'PK\5\6' + end)
   with zipfile.ZipFile(path) as z:
-    assert sum(len(z.read(name)) for name in z.namelist()[:3]) > 180_000
+    assert sum(member.file_size for member in z.infolist()) > 12_000_000
   assert 'more bytes than it has' in refusal(torch_bin.read, path)
 
 
