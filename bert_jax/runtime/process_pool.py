@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,8 @@ def resolve(count: int) -> int:
 
 def count_cores() -> int:
   """Returns how many cores this process may use."""
+  if sys.platform == 'darwin':  # macOS, which cannot restrict a process to some
+    return os.cpu_count() or 1
   return len(os.sched_getaffinity(0))
 
 

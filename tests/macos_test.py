@@ -1,0 +1,35 @@
+"""What runs on laptops uses nothing that macOS lacks, by mypy's stubs."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def find_lacking(*paths):
+  """Returns mypy's lines on names that the standard library lacks on macOS."""
+  found = subprocess.run(
+    [sys.executable, '-m', 'mypy', '--platform=darwin', '--no-incremental']
+    + ['--follow-imports=skip', '--ignore-missing-imports', *map(str, paths)],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert not found.stderr
+  assert 'checked' in found.stdout or 'Success' in found.stdout
+  return [x for x in found.stdout.splitlines() if 'Module has no attr' in x]
+
+
+@pytest.mark.parametrize('folder', ['bert_jax', 'configs', 'launch'])
+def test_nothing_that_macos_lacks_is_used(folder):
+  assert not find_lacking(ROOT / folder)
+
+
+def test_what_macos_lacks_is_found(tmp_path):
+  path = tmp_path / 'linux.py'
+  path.write_text('import os\n\nos.sched_getaffinity(0)\n')
+  [line] = find_lacking(path)
+  assert 'sched_getaffinity' in line or 'linux.py:3' in line
