@@ -75,7 +75,8 @@ def test_swag(real, in_transformers):
   with open(path, encoding='utf-8', newline='') as file:
     there = list(csv.DictReader(file))
   columns = examples.Columns('sent1', 'sent2', 'ending', 'label')
-  rows = choices.TASK.read_table(table_files.read(path), columns)
+  table = table_files.read(path)
+  rows = choices.TASK.read_table(table, columns, True, examples.FIELDS)
   words = tokenizer.Tokenizer.load(vocab, True)
   split, _ = choices.TASK.encode(encode.How(words, LENGTH), rows, ())
   assert split.labels.tolist() == [int(row['label']) for row in there]

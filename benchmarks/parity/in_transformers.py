@@ -216,8 +216,11 @@ def read_export(job, arrays):
 
 
 def load_tokenizer(job):
+  # Transformers 5 calls it so, and takes the other name without using it.
+  five = int(transformers.__version__.partition('.')[0]) >= 5
   return transformers.BertTokenizerFast(
-    vocab_file=job['vocab'], do_lower_case=job['lowercase']
+    **{'vocab' if five else 'vocab_file': job['vocab']},
+    do_lower_case=job['lowercase'],
   )
 
 
