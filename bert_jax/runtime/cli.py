@@ -1,6 +1,8 @@
 """Starts every command and reports its errors."""
 
+import importlib.util
 import logging
+import os
 import re
 import sys
 import traceback
@@ -9,7 +11,7 @@ from collections.abc import Callable
 from absl import app, flags
 
 from bert_jax import errors
-from bert_jax.runtime import screen, signals
+from bert_jax.runtime import memory, screen, signals
 
 
 def get_config(values: flags.FlagValues):
@@ -44,6 +46,7 @@ def run(main: Callable[..., int | None], takes_arguments: bool = False):
 
   # At INFO, jax lists the accelerators that it did not find.
   logging.getLogger('jax').setLevel(logging.WARNING)
+  _look_for_no_absent_tpu()
   screen.protect()
   try:
     with signals.raising():
@@ -59,6 +62,19 @@ def run(main: Callable[..., int | None], takes_arguments: bool = False):
     else:
       traceback.print_exc()
     sys.exit(errors.get_exit_code(error))
+
+
+def _look_for_no_absent_tpu():
+  """Chooses the CPU where libtpu, which preflight needs, has no TPU.
+
+  It would print five lines of errors, and, on some networks, wait for minutes.
+  """
+  if 'JAX_PLATFORMS' in os.environ or memory.has_accelerator():
+    return
+  if importlib.util.find_spec('libtpu'):
+    os.environ['JAX_PLATFORMS'] = 'cpu'
+    if 'jax' in sys.modules:  # which has read that variable
+      sys.modules['jax'].config.update('jax_platforms', 'cpu')
 
 
 def require_beside(name: str, *others: str):

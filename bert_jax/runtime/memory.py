@@ -12,6 +12,7 @@ _ACCELERATORS = (
   '/dev/accel*',
   '/dev/vfio/[0-9]*',
   '/dev/nvidia[0-9]*',
+  '/dev/dxg',  # Windows' GPU under WSL
   '/dev/kfd',
 )
 

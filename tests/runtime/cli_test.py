@@ -1,14 +1,17 @@
 """What a command ends with."""
 
+import importlib.util
 import os
 import re
 import signal
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 
 from bert_jax import errors
+from bert_jax.runtime import cli, memory
 from tests import processes
 
 _COMMAND = """
@@ -50,6 +53,33 @@ def test_a_command_ends_with_a_code_and_says_why(error, code, said):
   wanted = said if code == errors.BUG else re.escape(said)
   assert done.returncode == code
   assert re.fullmatch(f'{wanted}\n', done.stderr)
+
+
+@pytest.mark.parametrize(
+  ('libtpu', 'accelerator', 'asked', 'chosen'),
+  [
+    (True, False, None, 'cpu'),
+    (False, False, None, None),
+    (True, True, None, None),
+    (True, False, 'tpu', 'tpu'),
+  ],
+)
+def test_libtpu_is_not_asked_where_there_is_no_tpu(
+  libtpu, accelerator, asked, chosen, monkeypatch
+):
+  jax = mock.Mock()
+  monkeypatch.setitem(sys.modules, 'jax', jax)
+  monkeypatch.setattr(memory, 'has_accelerator', lambda: accelerator)
+  monkeypatch.setattr(
+    importlib.util, 'find_spec', {'libtpu': 'found' if libtpu else None}.get
+  )
+  with mock.patch.dict(os.environ):
+    os.environ.pop('JAX_PLATFORMS')
+    if asked:
+      os.environ['JAX_PLATFORMS'] = asked
+    cli._look_for_no_absent_tpu()
+    assert os.environ.get('JAX_PLATFORMS') == chosen
+  assert jax.config.update.call_count == (chosen == 'cpu')
 
 
 _PRINT = """
