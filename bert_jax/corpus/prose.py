@@ -76,7 +76,7 @@ def read_documents() -> Iterator[document.Document]:
     files[k : k + _FILES_PER_JOB] for k in range(0, len(files), _FILES_PER_JOB)
   ]
   seen: set[str] = set()
-  count = min(process_pool.count_cores(), len(jobs))
+  count = min(process_pool.resolve(process_pool.ONE_PER_CORE), len(jobs))
   for found in process_pool.run(_read_files, [(job,) for job in jobs], count):
     for paragraphs in found:
       new = [x for x in dict.fromkeys(paragraphs) if x not in seen]

@@ -1,5 +1,7 @@
 """Work in several processes."""
 
+import contextlib
+import math
 import multiprocessing
 import os
 import signal
@@ -12,11 +14,13 @@ from concurrent import futures
 from bert_jax import errors
 
 ONE_PER_CORE = -1
+# Of version 2 of Linux's control groups.
+_QUOTA = '/sys/fs/cgroup/cpu.max'
 
 
 def resolve(count: int) -> int:
   """Returns the processes besides this one: -1 is one per core, 0 is none."""
-  return count_cores() if count == ONE_PER_CORE else count
+  return min(count_cores(), _read_quota()) if count == ONE_PER_CORE else count
 
 
 def count_cores() -> int:
@@ -24,6 +28,15 @@ def count_cores() -> int:
   if sys.platform == 'darwin':  # macOS, which cannot restrict a process to some
     return os.cpu_count() or 1
   return len(os.sched_getaffinity(0))
+
+
+def _read_quota() -> float:
+  """Returns how many cores a container may use at a time, rounded up."""
+  with contextlib.suppress(OSError, ValueError):
+    with open(_QUOTA) as file:  # 'max 100000', or microseconds in a period
+      quota, period = file.read().split()
+    return math.ceil(int(quota) / int(period))
+  return math.inf
 
 
 def make_pool(count: int) -> futures.ProcessPoolExecutor:

@@ -43,3 +43,16 @@ def test_by_default_all_cores_prepare_and_a_thread_makes_batches(two_cores):
   config_check.check(c)
   assert process_pool.resolve(c.data.workers) == 2
   assert process_pool.resolve(c.data.loader_workers) == 0
+
+
+@pytest.mark.parametrize(
+  ('quota', 'found'), [('max 100000\n', 8), ('250000 100000\n', 3), ('', 8)]
+)
+def test_a_container_has_no_more_processes_than_its_share_of_cores(
+  quota, found, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(process_pool, 'count_cores', lambda: 8)
+  monkeypatch.setattr(process_pool, '_QUOTA', str(tmp_path / 'cpu.max'))
+  assert process_pool.resolve(process_pool.ONE_PER_CORE) == 8  # no such file
+  (tmp_path / 'cpu.max').write_text(quota)
+  assert process_pool.resolve(process_pool.ONE_PER_CORE) == found
