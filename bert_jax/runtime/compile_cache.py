@@ -15,6 +15,7 @@ import jax
 from etils import epath
 from jax.experimental.compilation_cache import compilation_cache
 
+from bert_jax import errors
 from bert_jax.runtime import storage
 
 _SCHEME = 'checked://'
@@ -25,12 +26,24 @@ _KINDS = '-cache', '-atime'
 
 
 def use():
-  """Turns the cache on, in the user's folder or in our own."""
+  """Turns the cache on, in the user's folder or in our own, if there can be one."""
   found = jax.config.jax_compilation_cache_dir
-  folder = found or storage.get_cache_folder('xla')
+  try:
+    folder = found or _make_folder()
+  except errors.UserError as error:
+    print(f'compiled programs are not kept for later runs: {error}', flush=True)
+    return
   if not folder.startswith(_SCHEME):
     jax.config.update('jax_compilation_cache_dir', _SCHEME + folder)
   compilation_cache.reset_cache()
+
+
+def _make_folder() -> str:
+  folder = storage.get_cache_folder('xla')
+  advice = 'set XDG_CACHE_HOME to a folder that can be written.'
+  with errors.explaining(f'cannot make {folder}', advice):
+    os.makedirs(folder, exist_ok=True)
+  return folder
 
 
 @epath.register_path_cls(_SCHEME)

@@ -59,6 +59,11 @@ def resolve(path: str) -> str:
 def get_cache_folder(*names: str) -> str:
   """Returns the path of a folder for copies that may be deleted at any time."""
   root = os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')
+  if root.startswith('~'):  # as in a container, of a user who is not listed
+    raise errors.UserError(
+      'this user has no home for caches; set XDG_CACHE_HOME to a folder that '
+      'can be written.'
+    )
   return os.path.join(root, 'bert_jax', *names)
 
 

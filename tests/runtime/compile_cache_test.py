@@ -1,6 +1,7 @@
 """Damaged entries in the cache of compiled programs."""
 
 import os
+import re
 
 import jax
 import jax.numpy as jnp
@@ -115,3 +116,24 @@ def test_its_place_is_where_the_user_keeps_caches(
   assert jax.config.jax_compilation_cache_dir == (
     f'checked://{tmp_path}/bert_jax/xla'
   )
+
+
+@pytest.mark.parametrize(
+  ('home', 'said'), [('~', 'no home'), ('file/x', 'cannot make .*Not a dir')]
+)
+def test_without_a_folder_nothing_is_kept(
+  home, said, settings, tmp_path, monkeypatch, capsys
+):
+  (tmp_path / 'file').touch()
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.delenv('XDG_CACHE_HOME', raising=False)
+  # expanduser returns ~ for a user without a home.
+  monkeypatch.setattr(
+    os.path, 'expanduser', lambda path: path.replace('~', home)
+  )
+  jax.config.update('jax_compilation_cache_dir', None)
+  compile_cache.use()
+  assert jax.config.jax_compilation_cache_dir is None
+  line = f'compiled programs are not kept for later runs: .*{said}.*XDG_CACHE'
+  assert re.match(line, capsys.readouterr().out)
+  assert os.listdir() == ['file']
