@@ -44,8 +44,10 @@ def run(main: Callable[..., int | None], takes_arguments: bool = False):
       )
     return main(argv) if takes_arguments else main()
 
-  # At INFO, jax lists the accelerators that it did not find.
-  logging.getLogger('jax').setLevel(logging.WARNING)
+  # At INFO, jax lists the accelerators that it did not find, and matplotlib says
+  # that it has listed the fonts.
+  for name in ('jax', 'matplotlib'):
+    logging.getLogger(name).setLevel(logging.WARNING)
   _look_for_no_absent_tpu()
   screen.protect()
   try:
