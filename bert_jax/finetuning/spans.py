@@ -20,6 +20,11 @@ from bert_jax.runtime import files
 LABELS = 'start', 'end'
 
 
+@functools.cache  # one function, so that what was compiled with it is found
+def _limit(compute, most):
+  return functools.partial(compute, most=most)
+
+
 class Spans(supervised.Supervised):
   """Answers to questions; predictions are `span_answers.Answers`."""
 
@@ -75,7 +80,7 @@ class Spans(supervised.Supervised):
 
   def make_compute(self, settings):
     """Returns the sums for answers of the settings' length."""
-    return functools.partial(self.compute_sums, most=settings.max_answer_length)
+    return _limit(self.compute_sums, settings.max_answer_length)
 
   def compute_sums(self, module, params, batch, key, *, most=0):
     """Returns ({metric: sum over a batch}, `span_answers.rank` of its logits).

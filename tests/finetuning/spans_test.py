@@ -427,3 +427,11 @@ def test_answers_are_recovered_from_the_tokens_of_their_windows(
     if a
   }
   assert found == {answer}
+
+
+def test_a_second_prediction_finds_the_compiled_programs():
+  asked = classifier.Spans(128, 64, 30, None)
+  compute = spans.TASK.make_compute(asked)
+  assert spans.TASK.make_compute(asked._replace(doc_stride=64)) == compute
+  other = asked._replace(max_answer_length=20)
+  assert spans.TASK.make_compute(other) != compute
