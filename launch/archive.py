@@ -9,6 +9,7 @@ import importlib.metadata
 import io
 import os
 import subprocess
+import sys
 import tarfile
 
 from bert_jax import errors
@@ -42,7 +43,10 @@ def list_constraints() -> str:
   for item in importlib.metadata.distributions():
     local = item.read_text('direct_url.json') or '+' in item.version
     if not local and item.name != 'bert_jax':
-      found.add(f'{item.name}=={item.version}\n')
+      # That of Python 3.11 cannot be imported by the newer one of the image.
+      old = item.name == 'setuptools' and sys.version_info < (3, 12)
+      only = ' ; python_version < "3.12"' if old else ''
+      found.add(f'{item.name}=={item.version}{only}\n')
   return ''.join(sorted(found))
 
 

@@ -216,7 +216,7 @@ def read_export(job, arrays):
 
 
 def load_tokenizer(job):
-  # Transformers 5 calls it so, and takes the other name without using it.
+  # Transformers 5 renamed the argument, and silently ignores the old name.
   five = int(transformers.__version__.partition('.')[0]) >= 5
   return transformers.BertTokenizerFast(
     **{'vocab' if five else 'vocab_file': job['vocab']},

@@ -33,29 +33,23 @@ def start(folder, profile, steps, cores):
   return c, objective, state, [made.train_batch(phase, i) for i in range(steps)]
 
 
-def compare(here, there, most, usual):
-  """Compares losses; rounding may disturb a step, after which they agree again.
-
-  Args:
-    most: by how much the losses of one step may differ.
-    usual: by how much those of 95 % of the steps may.
-  """
+def compare(here, there, most, alone=0.0):
+  """Compares losses, of which one step's may differ by up to `alone`."""
   for i, name in enumerate(('MLM', 'NSP')):
     print(f'{name} loss {here[0, i]:.4f} at first, {here[-1, i]:.4f} at last')
-  differences = np.abs(here - there).max(1)
-  worst, q95 = differences.max(), np.quantile(differences, 0.95)
+  *others, worst = np.sort(np.abs(here - there).max(1))
   print(
-    f'{len(here)} steps: losses differ by {worst:.1e} (at most {most:.0e}), in '
-    f'95 % of the steps by {q95:.1e} (at most {usual:.0e})'
+    f'{len(here)} steps: losses differ by {worst:.1e} in one step, by '
+    f'{others[-1]:.1e} in the others (at most {most:.0e})'
   )
-  assert worst <= most and q95 <= usual
+  assert others[-1] <= most and worst <= max(alone, most)
 
 
 @pytest.mark.parametrize('cores', [1, 4])
 def test_losses_are_those_of_googles_procedure(tmp_path, cores):
   c, objective, state, batches = start(str(tmp_path), 'google', 20, cores)
   there = training_parity.in_google(c, state, batches)
-  compare(training_parity.ours(c, objective, state, batches), there, 1e-5, 1e-5)
+  compare(training_parity.ours(c, objective, state, batches), there, 1e-5)
 
 
 def test_losses_are_those_of_transformers(tmp_path, in_transformers):
@@ -72,4 +66,4 @@ def test_losses_are_those_of_transformers(tmp_path, in_transformers):
     'optimizer': c.optimizer.to_dict(),
   }
   there = in_transformers('pretrain', job, arrays)['losses']
-  compare(training_parity.ours(c, objective, state, batches), there, 1e-3, 1e-4)
+  compare(training_parity.ours(c, objective, state, batches), there, 1e-4, 1e-3)

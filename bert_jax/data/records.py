@@ -192,7 +192,7 @@ class Part(Reader):
 
 
 def _raise_file_limit(count: int):
-  """Lets this process open `count` files more, as far as the system allows.
+  """Lets this process open `count` more files, as far as the system allows.
 
   Systems start processes with a limit of 256 (macOS) or 1,024 (Linux) files,
   which the process itself may raise: 64 GB of text are 1,000 files per length.

@@ -1,8 +1,11 @@
 """Starts every command and reports its errors."""
 
+import contextlib
+import glob
 import importlib.util
 import logging
 import os
+import pathlib
 import re
 import sys
 import traceback
@@ -12,6 +15,9 @@ from absl import app, flags
 
 from bert_jax import errors
 from bert_jax.runtime import memory, screen, signals
+
+_PCI_DEVICES = '/sys/bus/pci/devices/*'
+_GOOGLE, _NETWORK_CARD = '0x1ae0', '0x0042'  # of every machine of Google Cloud
 
 
 def get_config(values: flags.FlagValues):
@@ -44,11 +50,11 @@ def run(main: Callable[..., int | None], takes_arguments: bool = False):
       )
     return main(argv) if takes_arguments else main()
 
-  # At INFO, jax lists the accelerators that it did not find, and matplotlib says
-  # that it has listed the fonts.
+  # At INFO, jax lists the accelerators that it did not find, and matplotlib
+  # reports that it built its font list.
   for name in ('jax', 'matplotlib'):
     logging.getLogger(name).setLevel(logging.WARNING)
-  _look_for_no_absent_tpu()
+  _skip_absent_tpu()
   screen.protect()
   try:
     with signals.raising():
@@ -66,17 +72,37 @@ def run(main: Callable[..., int | None], takes_arguments: bool = False):
     sys.exit(errors.get_exit_code(error))
 
 
-def _look_for_no_absent_tpu():
-  """Chooses the CPU where libtpu, which preflight needs, has no TPU.
+def _skip_absent_tpu():
+  """Chooses the CPU where libtpu, which preflight needs, has no TPU to look for.
 
-  It would print five lines of errors, and, on some networks, wait for minutes.
+  It would print five lines of errors, and once waited for ten minutes.
   """
-  if 'JAX_PLATFORMS' in os.environ or memory.has_accelerator():
+  asked = {'JAX_PLATFORMS', 'JAX_FORCE_TPU_INIT'} & os.environ.keys()
+  if asked or memory.has_accelerator() or _has_hidden_accelerator():
     return
   if importlib.util.find_spec('libtpu'):
     os.environ['JAX_PLATFORMS'] = 'cpu'
     if 'jax' in sys.modules:  # which has read that variable
       sys.modules['jax'].config.update('jax_platforms', 'cpu')
+
+
+def _has_hidden_accelerator() -> bool:
+  """Returns whether jax would find a device that `memory` does not look for.
+
+  Under WSL that is a GPU, in a container a TPU that it was not given: jax then
+  says so.
+  """
+  if os.path.exists('/dev/dxg'):
+    return True
+  for folder in glob.glob(_PCI_DEVICES):
+    with contextlib.suppress(OSError):
+      vendor, device = (
+        pathlib.Path(folder, name).read_text(encoding='utf-8').strip()
+        for name in ('vendor', 'device')
+      )
+      if vendor == _GOOGLE and device != _NETWORK_CARD:
+        return True
+  return False
 
 
 def require_beside(name: str, *others: str):

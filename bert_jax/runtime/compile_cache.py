@@ -6,10 +6,12 @@ and writes the cache through `etils.epath`, to which this module adds a path
 type.
 """
 
+import errno
 import functools
 import hashlib
 import operator
 import os
+import sys
 
 import jax
 from etils import epath
@@ -31,7 +33,9 @@ def use():
   try:
     folder = found or _make_folder()
   except errors.UserError as error:
-    print(f'compiled programs are not kept for later runs: {error}', flush=True)
+    print(
+      f'compiled programs are not kept: {error}', file=sys.stderr, flush=True
+    )
     return
   if not folder.startswith(_SCHEME):
     jax.config.update('jax_compilation_cache_dir', _SCHEME + folder)
@@ -41,8 +45,10 @@ def use():
 def _make_folder() -> str:
   folder = storage.get_cache_folder('xla')
   advice = 'set XDG_CACHE_HOME to a folder that can be written.'
-  with errors.explaining(f'cannot make {folder}', advice):
+  with errors.explaining(f'cannot write to {folder}', advice):
     os.makedirs(folder, exist_ok=True)
+    if not os.access(folder, os.W_OK | os.X_OK):
+      raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
   return folder
 
 

@@ -12,7 +12,6 @@ _ACCELERATORS = (
   '/dev/accel*',
   '/dev/vfio/[0-9]*',
   '/dev/nvidia[0-9]*',
-  '/dev/dxg',  # Windows' GPU under WSL
   '/dev/kfd',
 )
 

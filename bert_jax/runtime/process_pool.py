@@ -14,7 +14,7 @@ from concurrent import futures
 from bert_jax import errors
 
 ONE_PER_CORE = -1
-# Of version 2 of Linux's control groups.
+# Of version 2 of Linux's control groups, as a container sees it.
 _QUOTA = '/sys/fs/cgroup/cpu.max'
 
 
@@ -24,7 +24,7 @@ def resolve(count: int) -> int:
 
 
 def count_cores() -> int:
-  """Returns how many cores this process may use."""
+  """Returns the cores that this process may run on, over which XLA splits sums."""
   if sys.platform == 'darwin':  # macOS, which cannot restrict a process to some
     return os.cpu_count() or 1
   return len(os.sched_getaffinity(0))

@@ -59,9 +59,9 @@ def resolve(path: str) -> str:
 def get_cache_folder(*names: str) -> str:
   """Returns the path of a folder for copies that may be deleted at any time."""
   root = os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')
-  if root.startswith('~'):  # as in a container, of a user who is not listed
+  if root.startswith('~'):  # e.g. a container's user who is not in /etc/passwd
     raise errors.UserError(
-      'this user has no home for caches; set XDG_CACHE_HOME to a folder that '
+      f'{root} has no home directory in place of ~; set XDG_CACHE_HOME to a folder that '
       'can be written.'
     )
   return os.path.join(root, 'bert_jax', *names)

@@ -168,7 +168,9 @@ def compile_all(
   """Compiles programs, as many in parallel as the platform's compiler can."""
   # libtpu 0.0.42.1 sometimes overflows its stack and ends the process when it
   # compiles several programs for a TPU7x in parallel.
-  at_once = 1 if platform == 'tpu' else process_pool.count_cores()
+  at_once = (
+    1 if platform == 'tpu' else process_pool.resolve(process_pool.ONE_PER_CORE)
+  )
   start, count = time.monotonic(), f'{len(listed)} programs'
   say(f'compiling {count} ...')
   with (

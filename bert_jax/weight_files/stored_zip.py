@@ -46,7 +46,7 @@ def open_stored(path: str) -> Iterator[zipfile.ZipFile]:
 
   Reading a member checks its CRC. Raises errors.UserError if the file is damaged,
   which the body may find out, or has a member that is compressed or encrypted,
-  or two of the same name.
+  or two of the same name or at one place.
   """
   with (
     errors.explaining('it is cut short or damaged', 'copy it again.', _DAMAGED),
@@ -70,7 +70,7 @@ def _check_members(archive, size):
       del member.CRC  # is not checked then
   if len(set(archive.namelist())) < len(members):
     raise ValueError('it has a name twice')
-  # Of which Python 3.14 only warns.
+  # Python 3.14 only warns of this.
   if len({member.header_offset for member in members}) < len(members):
     raise ValueError('two of its members begin at one place')
   if sum(member.file_size for member in members) > size:

@@ -205,10 +205,12 @@ def _is_not_orbax(record: logging.LogRecord) -> bool:
 def _show_unraisable(show, unraisable):
   # A failing operation abandons its other reads and writes: coroutines that
   # never began or are ended while waiting, and answers to a loop that is gone.
-  of_orbax = any(
-    '/orbax/' in frame.f_code.co_filename
-    for frame, _ in traceback.walk_tb(unraisable.exc_traceback)
-  )
+  code = getattr(unraisable.object, 'cr_code', None)
+  codes = [code] if code is not None else []
+  if not codes:  # Python 3.14 does not pass the coroutine
+    frames = traceback.walk_tb(unraisable.exc_traceback)
+    codes = [frame.f_code for frame, _ in frames]
+  of_orbax = any('/orbax/' in code.co_filename for code in codes)
   error = unraisable.exc_value
   abandoned = re.search('Event loop is closed|was never awaited', str(error))
   if _is_interrupted(error) or not (of_orbax or abandoned):

@@ -168,7 +168,7 @@ def test_a_malformed_record_is_refused_or_skipped(tmp_path, capfd, bad):
 
 @pytest.fixture
 def few_files():
-  """Lets this process open five files more; yields the limit."""
+  """Lets this process open five more files; yields the limit."""
   soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
   few = len(os.listdir('/dev/fd')) + 5
   resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))

@@ -56,30 +56,38 @@ def test_a_command_ends_with_a_code_and_says_why(error, code, said):
 
 
 @pytest.mark.parametrize(
-  ('libtpu', 'accelerator', 'asked', 'chosen'),
+  ('libtpu', 'accelerator', 'pci', 'asked', 'chosen'),
   [
-    (True, False, None, 'cpu'),
-    (False, False, None, None),
-    (True, True, None, None),
-    (True, False, 'tpu', 'tpu'),
+    (True, False, None, None, 'cpu'),
+    (True, False, ('0x1ae0', '0x0042'), None, 'cpu'),  # a network card
+    (True, False, ('0x1ae0', '0x0063'), None, None),  # a v5e
+    (False, False, None, None, None),
+    (True, True, None, None, None),
+    (True, False, None, 'tpu', 'tpu'),
   ],
 )
 def test_libtpu_is_not_asked_where_there_is_no_tpu(
-  libtpu, accelerator, asked, chosen, monkeypatch
+  libtpu, accelerator, pci, asked, chosen, tmp_path, monkeypatch
 ):
   jax = mock.Mock()
   monkeypatch.setitem(sys.modules, 'jax', jax)
   monkeypatch.setattr(memory, 'has_accelerator', lambda: accelerator)
+  monkeypatch.setattr(cli, '_PCI_DEVICES', f'{tmp_path}/*')
   monkeypatch.setattr(
     importlib.util, 'find_spec', {'libtpu': 'found' if libtpu else None}.get
   )
+  if pci:
+    (tmp_path / '0').mkdir()
+    for name, value in zip(('vendor', 'device'), pci, strict=True):
+      (tmp_path / '0' / name).write_text(f'{value}\n')
   with mock.patch.dict(os.environ):
-    os.environ.pop('JAX_PLATFORMS')
+    os.environ.pop('JAX_PLATFORMS', None)
     if asked:
       os.environ['JAX_PLATFORMS'] = asked
-    cli._look_for_no_absent_tpu()
+    cli._skip_absent_tpu()
     assert os.environ.get('JAX_PLATFORMS') == chosen
-  assert jax.config.update.call_count == (chosen == 'cpu')
+  expected = [mock.call('jax_platforms', 'cpu')] if chosen == 'cpu' else []
+  assert jax.config.update.mock_calls == expected
 
 
 _PRINT = """

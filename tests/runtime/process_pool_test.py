@@ -17,6 +17,7 @@ def get_pid(*_):
 @pytest.fixture
 def two_cores(monkeypatch):
   monkeypatch.setattr(process_pool, 'count_cores', lambda: 2)
+  monkeypatch.setattr(process_pool, '_QUOTA', '/absent')
 
 
 def count_others(batches):
