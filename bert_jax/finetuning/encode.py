@@ -286,22 +286,30 @@ class Rows:
 
 
 def batch_by_length(
-  lengths: np.ndarray, size: int, step: int, most: int
+  lengths: np.ndarray, size: int, step: int, most: int, tokens: int = 2**31
 ) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
   """Yields batches of rows of similar length, which need little padding.
 
   Few shapes are compiled for them: their length is a multiple of `step` tokens
   or `most`, and the last batch is filled up with its last row.
 
+  Args:
+    lengths: tokens of each row.
+    size: rows of a batch; fewer, `size` halved some times, if their first row
+      so often would have more than `tokens` tokens.
+
   Yields:
-    The numbers of the rows, [b]; the same, filled up, [size]; and the length.
+    The numbers of the rows, [b]; the same, filled up, [B]; and the length.
   """
-  by_length = np.argsort(lengths, kind='stable')
-  for start in range(0, len(by_length), size):
+  by_length, start = np.argsort(lengths, kind='stable'), 0
+  while start < len(by_length):
+    while size > 1 and size * int(lengths[by_length[start]]) > tokens:
+      size = -(-size // 2)
     rows = by_length[start : start + size]
     full = np.pad(rows, (0, size - len(rows)), mode='edge')
     length = -(-int(lengths[rows[-1]]) // step) * step
     yield rows, full, min(length, most)
+    start += size
 
 
 def count_within(ends: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+from bert_jax.finetuning import encode
 from tests import models
 from tests.finetuning import made
 
@@ -61,3 +62,15 @@ def test_a_batch_has_the_chosen_rows_with_padding():
   assert batch['segment_ids'][0].tolist() == [0, 0, 1, 1, 1, 1, 0]
   assert batch['input_mask'].sum(1).tolist() == [6, 6, 6]
   assert {x.dtype for x in batch.values()} == {np.dtype('int32')}
+
+
+def test_long_rows_make_smaller_batches():
+  lengths = np.array([6, 2, 20, 2, 6, 2, 6, 2, 6])
+  batches = encode.batch_by_length(lengths, 4, step=4, most=18, tokens=12)
+  found = [(x.tolist(), len(full), length) for x, full, length in batches]
+  assert found == [
+    ([1, 3, 5, 7], 4, 4),
+    ([0, 4], 2, 8),
+    ([6, 8], 2, 8),
+    ([2], 1, 18),
+  ]
