@@ -61,8 +61,8 @@ def get_cache_folder(*names: str) -> str:
   root = os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')
   if root.startswith('~'):  # e.g. a container's user who is not in /etc/passwd
     raise errors.UserError(
-      f'{root} has no home directory in place of ~; set XDG_CACHE_HOME to a folder that '
-      'can be written.'
+      f'{root} has no home directory in place of ~; set XDG_CACHE_HOME to a '
+      'folder that can be written.'
     )
   return os.path.join(root, 'bert_jax', *names)
 
