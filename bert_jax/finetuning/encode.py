@@ -286,7 +286,11 @@ class Rows:
 
 
 def batch_by_length(
-  lengths: np.ndarray, size: int, step: int, most: int, tokens: int = 2**31
+  lengths: np.ndarray,
+  size: int,
+  step: int,
+  most: int,
+  tokens: int | None = None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
   """Yields batches of rows of similar length, which need little padding.
 
@@ -295,15 +299,17 @@ def batch_by_length(
 
   Args:
     lengths: tokens of each row.
-    size: rows of a batch; fewer, `size` halved some times, if their first row
-      so often would have more than `tokens` tokens.
+    size: rows of a batch, at most.
+    tokens: of a batch, about: while `size` rows as long as its first, the
+      shortest, have more, `size` is halved; None is no limit.
 
   Yields:
     The numbers of the rows, [b]; the same, filled up, [B]; and the length.
   """
   by_length, start = np.argsort(lengths, kind='stable'), 0
   while start < len(by_length):
-    while size > 1 and size * int(lengths[by_length[start]]) > tokens:
+    shortest = int(lengths[by_length[start]])
+    while tokens and size > 1 and size * shortest > tokens:
       size = -(-size // 2)
     rows = by_length[start : start + size]
     full = np.pad(rows, (0, size - len(rows)), mode='edge')

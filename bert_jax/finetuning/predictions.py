@@ -15,7 +15,7 @@ from bert_jax.model import precision
 from bert_jax.runtime import files, progress
 
 _LENGTH_STEP = 16  # tokens
-# Of a batch on a CPU. With 32 rows of 256 tokens, BERT-Mini makes 65 rows/s, with 8
+# Of a batch on a CPU, about. With 32 rows of 256 tokens, BERT-Mini makes 65 rows/s, with 8
 # rows and `recompute` 95; BERT-Base 12 and 15 (four layers, two cores).
 _CPU_TOKENS = 2048
 
@@ -61,15 +61,18 @@ def predict_rows(
   """
   head, kept = model.head, None
   config = dataclasses.replace(model.config, dtype='float32')
-  more = {}
-  if jax.default_backend() == 'cpu':  # what fits its caches
+  on_cpu = jax.default_backend() == 'cpu'
+  if on_cpu:  # with blocks that fit its caches
     config = dataclasses.replace(config, attention='recompute')
-    more['tokens'] = _CPU_TOKENS
   module = fine_tuned.make_head_module(head, config)
   params = jax.device_put(head.add_to(model.params))
   compute = this.make_compute(head.spans)
   batches = encode.batch_by_length(
-    split.lengths, batch_size, _LENGTH_STEP, config.max_positions, **more
+    split.lengths,
+    batch_size,
+    _LENGTH_STEP,
+    config.max_positions,
+    _CPU_TOKENS if on_cpu else None,
   )
   with progress.Progress(split.size, 'rows', 'predicting') as bar:
     for rows, full, length in batches:

@@ -17,7 +17,8 @@ from bert_jax import errors
 from bert_jax.runtime import memory, screen, signals
 
 _PCI_DEVICES = '/sys/bus/pci/devices/*'
-_GOOGLE, _NETWORK_CARD = '0x1ae0', '0x0042'  # of every machine of Google Cloud
+# A vendor, and its device that is no TPU: gVNIC, which Google's machines have.
+_GOOGLE, _NETWORK_CARD = '0x1ae0', '0x0042'
 
 
 def get_config(values: flags.FlagValues):
