@@ -1,8 +1,8 @@
 """Attention as two NVIDIA GPU kernels (Pallas through Triton), with masks.
 
-Scores and probabilities exist only in registers, for 64 queries and 64 keys at
-a time (Dao, arXiv 2307.08691). Dropout is the plain implementation's with a
-threefry key, bit for bit. Which weights are kept is drawn beforehand and read by
+Scores and probabilities exist only in registers, for a block of queries and of
+keys at a time (Dao, arXiv 2307.08691). Dropout is the plain implementation's with
+a threefry key, bit for bit. Which weights are kept is drawn beforehand and read by
 both kernels as one bit per weight, a 32nd of the scores in float32. Nothing is
 added up in an order that may change. Sizes as in `model/encoder.py`.
 """
@@ -23,14 +23,13 @@ from bert_jax.ops.elementwise import add_bias
 F32 = jnp.float32
 
 BLOCK = 64  # queries, and keys, that are multiplied at a time
-_MOST_BLOCKS = 32  # a row's blocks of keys share the bits of a word
+# Queries that are multiplied with 64 keys for their gradients. With 64, there are
+# registers for two programs at a time instead of three.
+_FEW = 32
+_MOST = 2048  # tokens that were tried
+_WORD = 32  # bits
 _HEAD_SIZES = 16, 32, 64, 128
-# Blocks that Triton loads at a time. On an H200, 32 rows of LARGE at length 512
-# took 0.84 ms forward and backward with 3, 1.00 with 2, 0.90 with 1; 1.05 at best
-# with blocks of 128 or eight warps. At length 128, the gradients of a whole head
-# at once, with five products instead of seven, took longer, in four warps and in
-# eight.
-_STAGES, _WARPS = 3, 4
+_STAGES, _WARPS = 3, 4  # blocks that Triton loads at a time
 _LOG2E = float(np.log2(np.e))
 
 
@@ -46,11 +45,8 @@ class _Call:
 
 def unsupported(length: int, head_size: int) -> str | None:
   """Says why the kernels do not support a shape; None if they do."""
-  if length % BLOCK or length > BLOCK * _MOST_BLOCKS:
-    return (
-      f'a sequence length of {length}: multiples of {BLOCK} up to '
-      f'{BLOCK * _MOST_BLOCKS:,} work'
-    )
+  if length % BLOCK or length > _MOST:
+    return f'a sequence length of {length}: multiples of {BLOCK} up to {_MOST:,} work'
   if head_size not in _HEAD_SIZES:
     sizes = ', '.join(map(str, _HEAD_SIZES))
     return f'a head size of {head_size}: {sizes} work'
@@ -93,23 +89,24 @@ def attend(
 
 
 def draw_kept(key: jax.Array, shape: tuple[int, int, int], keep: int):
-  """Returns which weights dropout keeps, unsigned words [B, H, 64, S].
+  """Returns which weights dropout keeps, uint32 words [B, H, S / 32, S].
 
-  Bit j of the word at (..., n, q) is 1 if key 64 j + n is kept for query q.
+  Bit 8 a + c of the word at (..., 2 j + i, q) is 1 if key 64 j + 16 a + 8 i + c
+  is kept for query q. In the registers that tensor cores fill, a thread has the
+  same c of all its keys, or of all its queries, so it needs few words and shifts.
 
   Args:
     shape: (B, H, S).
     keep: probability of keeping a weight, in 256ths.
   """
   b, h, s = shape
-  blocks = s // BLOCK
+  words = b, h, s // _WORD, s
   if not dropout.is_threefry(key):
-    return kept_bits.draw(key, (b, h, BLOCK, s), blocks, keep)
-  word = next(x for x in ('u1', 'u2', 'u4') if 8 * int(x[1]) >= blocks)
-  kept = (dropout.draw(key, (b, h, s, s)) < keep).astype(word)
-  # Slices, since a generator's words are computed once for all of them.
-  found = (kept[:, :, j * BLOCK : (j + 1) * BLOCK] << j for j in range(blocks))
-  return functools.reduce(jnp.bitwise_or, found)
+    return kept_bits.draw(key, words, _WORD, keep)
+  kept = dropout.draw(key, (b, h, s, s)) < keep
+  kept = kept.reshape(b, h, s // BLOCK, 4, 2, 8, s).astype(jnp.uint32)
+  place = jnp.arange(_WORD, dtype=jnp.uint32).reshape(1, 1, 1, 4, 1, 8, 1)
+  return jnp.sum(kept << place, (3, 5), jnp.uint32).reshape(words)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
@@ -138,7 +135,7 @@ def _attend_backward(call, residuals, grad):
     'd_qkv': (qkv.shape, qkv.dtype),
     'd_bias': ((b, s // BLOCK, h, 3, k), F32),
   }
-  d_qkv, d_bias = _run(_backward, arrays, outputs, call)
+  d_qkv, d_bias = _run(_backward, arrays, outputs, call, parts=2)
   d_bias = jnp.sum(d_bias, (0, 1)).swapaxes(0, 1).astype(bias.dtype)
   return d_qkv, d_bias, None, None
 
@@ -146,12 +143,13 @@ def _attend_backward(call, residuals, grad):
 _attend.defvjp(_attend_forward, _attend_backward)
 
 
-def _run(kernel, arrays, outputs, call):
+def _run(kernel, arrays, outputs, call, parts=1):
   """Runs a kernel for each row, head and block: interpreted off GPUs.
 
   Args:
     arrays: by the name of the kernel's argument; None are left out.
     outputs: (shape, dtype) by the name of the kernel's argument.
+    parts: programs that share a block, one after the other.
   """
   arrays = {name: x for name, x in arrays.items() if x is not None}
   b, s, _, h, k = arrays['qkv'].shape
@@ -160,13 +158,19 @@ def _run(kernel, arrays, outputs, call):
   specs = {
     'tokens': ((None, 2, s), lambda i, h, b: (b, 0, 0)),
     'qkv': ((None, s, 3, None, k), lambda i, h, b: (b, 0, 0, h, 0)),
-    'kept': ((None, None, BLOCK, s), lambda i, h, b: (b, h, 0, 0)),
+    'kept': ((None, None, s // _WORD, s), lambda i, h, b: (b, h, 0, 0)),
     'grad': ((None, s, None, k), lambda i, h, b: (b, 0, h, 0)),
     'inner': ((None, s, None), lambda i, h, b: (b, 0, h)),
     'sums': ((None, None, s), lambda i, h, b: (b, h, 0)),
-    'out': ((None, BLOCK, None, k), lambda i, h, b: (b, i, h, 0)),
-    'd_qkv': ((None, BLOCK, 3, None, k), lambda i, h, b: (b, i, 0, h, 0)),
-    'd_bias': ((None, None, None, 3, k), lambda i, h, b: (b, i, h, 0, 0)),
+    'out': ((None, BLOCK, None, k), lambda i, h, b: (b, i // parts, h, 0)),
+    'd_qkv': (
+      (None, BLOCK, 3, None, k),
+      lambda i, h, b: (b, i // parts, 0, h, 0),
+    ),
+    'd_bias': (
+      (None, None, None, 3, k),
+      lambda i, h, b: (b, i // parts, h, 0, 0),
+    ),
   }
 
   def on(gpu, *values):
@@ -176,12 +180,14 @@ def _run(kernel, arrays, outputs, call):
       # tried after this one, see `train/tuning.py`.
       from jax.experimental.pallas import triton
 
-      make_params = functools.partial(triton.CompilerParams, num_stages=_STAGES)
+      # A block more at a time than there are would only take memory.
+      stages = min(_STAGES, s // BLOCK)
+      make_params = functools.partial(triton.CompilerParams, num_stages=stages)
     return triton_calls.call(
       triton_calls.by_name(functools.partial(kernel, call), *arrays, *outputs),
       make_params,
       _WARPS,
-      grid=(s // BLOCK, h, b),
+      grid=(parts * s // BLOCK, h, b),
       in_specs=[pl.BlockSpec(*specs[name]) for name in arrays],
       out_specs=[pl.BlockSpec(*specs[name]) for name in outputs],
       out_shape=[jax.ShapeDtypeStruct(*x) for x in outputs.values()],
@@ -205,11 +211,10 @@ def _forward(call, tokens, qkv, out, sums, kept=None):
     qkv: [S, 3, K].
     out: [64, K].
     sums: float32 [S], log2 of keep x sum of exp(scores) of each query.
-    kept: [64, S], see `draw_kept`.
+    kept: [S / 32, S], see `draw_kept`.
   """
   own = _block(pl.program_id(0))
-  queries = _scaled(qkv[own, 0])
-  words = None if kept is None else kept[:, own].T
+  queries = qkv[own, 0]
 
   def add(j, carry):
     most, total, mixed = carry
@@ -218,7 +223,7 @@ def _forward(call, tokens, qkv, out, sums, kept=None):
     new = jnp.maximum(most, jnp.max(scores, 1))
     weights = jnp.exp2(scores - new[:, None])
     shrink = jnp.exp2(most - new)
-    dropped = _drop(weights, words, j).astype(queries.dtype)
+    dropped = _drop(weights, kept, j, own, 1).astype(queries.dtype)
     return (
       new,
       total * shrink + jnp.sum(weights, 1),
@@ -236,7 +241,9 @@ def _forward(call, tokens, qkv, out, sums, kept=None):
 
 
 def _backward(call, tokens, qkv, grad, sums, inner, d_qkv, d_bias, kept=None):
-  """Computes the gradients of a block of keys and values, then of queries.
+  """Computes the gradients of a block: of keys and values, or of queries.
+
+  Two programs share a block, since together these need twice the registers.
 
   Args, where they differ from `_forward`'s:
     grad: gradient of the output, [S, K].
@@ -244,66 +251,72 @@ def _backward(call, tokens, qkv, grad, sums, inner, d_qkv, d_bias, kept=None):
     d_qkv: gradient of qkv, [64, 3, K].
     d_bias: its sums over tokens, float32 [3, K].
   """
-  i = pl.program_id(0)
-  own, dtype = _block(i), qkv.dtype
-  zero, blocks = jnp.zeros(grad[own].shape, F32), tokens.shape[1] // BLOCK
+  i, part = pl.program_id(0) // 2, pl.program_id(0) % 2
+  own, dtype, scale = _block(i), qkv.dtype, _scale(qkv)
+  length = tokens.shape[1]
+  zero = jnp.zeros(d_qkv[:, 0].shape, F32)
 
   def of_keys(keys, values, j, carry):
-    """Adds the terms of a block of queries; arrays are [keys, queries]."""
+    """Adds the terms of a few queries; arrays are [keys, queries]."""
     dk, dv = carry
-    at = _block(j)
-    queries, grads = _scaled(qkv[at, 0]), grad[at]
-    words = None if kept is None else kept[:, at]
+    at = pl.ds(j * _FEW, _FEW)
+    queries, grads = qkv[at, 0], grad[at]
     scores = _score(keys, queries, _mask(call, tokens, at, own).T)
     weights = jnp.exp2(scores - sums[at][None])
-    d_weights = _drop(dot(values, grads, 1, 1), words, i)
+    d_weights = _drop(dot(values, grads, 1, 1), kept, i, at, 0)
     d_scores = weights * (d_weights - _share(call, inner[at])[None])
-    dropped = _drop(weights, words, i).astype(dtype)
+    dropped = _drop(weights, kept, i, at, 0).astype(dtype)
     return (
       dk + dot(d_scores.astype(dtype), queries, 1, 0),
       dv + dot(dropped, grads, 1, 0),
     )
 
-  add = functools.partial(of_keys, qkv[own, 1], qkv[own, 2])
-  dk, dv = jax.lax.fori_loop(0, blocks, add, (zero, zero))
-  d_bias[1] = _put(d_qkv, 1, dk)
-  d_bias[2] = _put(d_qkv, 2, dv)
+  @pl.when(part == 0)
+  def _():
+    add = functools.partial(of_keys, qkv[own, 1], qkv[own, 2])
+    dk, dv = jax.lax.fori_loop(0, length // _FEW, add, (zero, zero))
+    d_bias[1] = _put(d_qkv, 1, dk * scale)
+    d_bias[2] = _put(d_qkv, 2, dv)
 
-  queries, grads = _scaled(qkv[own, 0]), grad[own]
-  shift, shared = sums[own][:, None], _share(call, inner[own])[:, None]
-  words = None if kept is None else kept[:, own].T
+  @pl.when(part == 1)
+  def _():
+    queries, grads = qkv[own, 0], grad[own]
+    shift, shared = sums[own][:, None], _share(call, inner[own])[:, None]
 
-  def of_queries(j, dq):
-    keys = _block(j)
-    mask = _mask(call, tokens, own, keys)
-    weights = jnp.exp2(_score(queries, qkv[keys, 1], mask) - shift)
-    d_weights = _drop(dot(grads, qkv[keys, 2], 1, 1), words, j)
-    d_scores = weights * (d_weights - shared)
-    return dq + dot(d_scores.astype(dtype), qkv[keys, 1], 1, 0)
+    def add(j, dq):
+      keys = _block(j)
+      mask = _mask(call, tokens, own, keys)
+      weights = jnp.exp2(_score(queries, qkv[keys, 1], mask) - shift)
+      d_weights = _drop(dot(grads, qkv[keys, 2], 1, 1), kept, j, own, 1)
+      d_scores = weights * (d_weights - shared)
+      return dq + dot(d_scores.astype(dtype), qkv[keys, 1], 1, 0)
 
-  dq = jax.lax.fori_loop(0, blocks, of_queries, zero)
-  d_bias[0] = _put(d_qkv, 0, _scaled(dq))
+    dq = jax.lax.fori_loop(0, length // BLOCK, add, zero)
+    d_bias[0] = _put(d_qkv, 0, dq * scale)
 
 
 def _put(d_qkv, n, found):
   """Writes gradients of queries, keys or values; returns their sum, [K]."""
-  d_qkv[:, n] = found.astype(d_qkv.dtype)
-  return jnp.sum(found, 0)
+  rounded = found.astype(d_qkv.dtype)
+  d_qkv[:, n] = rounded
+  # A product sums the columns faster than threads that exchange numbers: 16
+  # times, which is the least that there is.
+  ones = jnp.ones((16, BLOCK), rounded.dtype)
+  return jnp.sum(dot(ones, rounded, 1, 0), 0) * (1 / 16)
 
 
 def _block(i):
   return pl.ds(i * BLOCK, BLOCK)
 
 
-def _scaled(queries):
-  """Returns queries / sqrt(K), with the root rounded as in the model."""
-  root = np.sqrt(queries.shape[-1]).astype(queries.dtype)
-  return (queries.astype(F32) / float(root)).astype(queries.dtype)
+def _scale(x):
+  """Returns 1 / sqrt(K) for x [..., K]."""
+  return 1 / float(np.sqrt(x.shape[-1]))
 
 
 def _score(rows, columns, mask):
   """Returns masked scores / ln 2: exp2 needs fewer instructions than exp."""
-  return dot(rows, columns, 1, 1) * _LOG2E + mask
+  return dot(rows, columns, 1, 1) * (_LOG2E * _scale(rows)) + mask
 
 
 def _share(call, inner):
@@ -324,8 +337,19 @@ def _mask(call, tokens, queries, keys):
   return jnp.where(seen, 0.0, call.mask_value * _LOG2E)
 
 
-def _drop(x, words, block):
-  """Returns x where the block's bit of each word is set, otherwise zero."""
-  if words is None:
+def _drop(x, kept, block, queries, axis):
+  """Returns x where dropout keeps the weight, otherwise zero.
+
+  Args:
+    x: of a block of keys and of queries; the former are its `axis`.
+    kept: [S / 32, S], see `draw_kept`; None keeps all.
+    queries: slice of x's queries.
+  """
+  if kept is None:
     return x
-  return jnp.where(words.astype(jnp.int32) & (1 << block) != 0, x, 0.0)
+  key = jax.lax.broadcasted_iota(jnp.int32, x.shape, axis)
+  words = (kept[2 * block + i, queries].astype(jnp.int32) for i in range(2))
+  first, second = (jnp.expand_dims(x, axis) for x in words)
+  word = jnp.where(key & 8 == 0, first, second)
+  bit = (key >> 4) * 8 + (key & 7)
+  return jnp.where(word & (1 << bit) != 0, x, 0.0)

@@ -157,7 +157,7 @@ def test_the_options_of_each_chip():
   found = tuning.get_xla_options(tuning.resolve(base(), TPU, 128))
   assert found == {'xla_tpu_enforce_prefetch_fifo_order': True}
   found = tuning.get_xla_options(tuning.resolve(base(), GPU, 128))
-  assert found == {'xla_gpu_enable_triton_gemm': False}
+  assert found == {'xla_gpu_enable_triton_gemm': False, 'xla_gpu_ftz': True}
   for device in (TPU_V3, A100, CPU):
     assert tuning.get_xla_options(tuning.resolve(base(), device, 128)) == {}
   assert tuning.get_xla_options(base()) == {}
