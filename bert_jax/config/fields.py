@@ -523,10 +523,10 @@ FIELDS: dict[str, Field] = {
   'compute.attention': Field(
     'auto',
     'how attention is computed: xla (anywhere), recompute (anywhere; keeps no '
-    'weights of attention for the backward pass), fused (our TPU kernels), '
-    "flash (our GPU kernels) or cudnn (NVIDIA's, without attention dropout, "
-    "packing or rtl), both bfloat16; auto is the chip's best for the phase's length",
-    Choice('auto', 'xla', 'recompute', 'fused', 'flash', 'cudnn'),
+    'weights of attention for the backward pass), fused (our TPU kernels) or '
+    "flash (our GPU kernels, bfloat16); auto is the chip's best for the phase's "
+    'length',
+    Choice('auto', 'xla', 'recompute', 'fused', 'flash'),
     SAME_MEANING,
   ),
   'compute.heads': Field(

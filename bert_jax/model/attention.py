@@ -1,10 +1,9 @@
-"""Attention without its projections, in five equivalent implementations.
+"""Attention without its projections, in four equivalent implementations.
 
 `xla` runs anywhere and keeps arrays [B, H, S, S] for the backward pass;
 `recompute` runs anywhere and keeps none (`recomputed_attention`); `fused` uses
 our TPU kernels (`fused_attention`), `flash` our kernels for NVIDIA GPUs
-(`flash_attention`); `cudnn` NVIDIA's, which support neither dropout nor packed
-rows.
+(`flash_attention`).
 """
 
 import dataclasses
@@ -16,7 +15,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax import errors
 from bert_jax.model import bert_config
 from bert_jax.ops import (
   dropout,
@@ -95,8 +93,6 @@ def attend(
       split_heads=not config.separate_heads,
     )
     return recomputed_attention.attend(qkv, tokens, key, call)
-  if config.attention == 'cudnn':
-    return _cudnn(qkv, tokens, config)
   q, k, v = qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2]
   seen = compute_mask(tokens, config.causal)
   return _mix(q, k, v, seen, key, config, sow)
@@ -157,21 +153,3 @@ def _mix(q, k, v, seen, key, config, sow):
     values = dropout.draw(key, (b, h, s, r)).swapaxes(-1, -2)
     weights = dropout.drop(weights, values, config.attention_dropout)
   return jnp.einsum('bhqs,bshk->bqhk', weights, v)
-
-
-def _cudnn(qkv, tokens, config):
-  lengths = jnp.sum(tokens.input_mask, -1, dtype=jnp.int32)
-  lengths = jnp.maximum(lengths, 1)  # a softmax over no keys is NaN
-  try:
-    return jax.nn.dot_product_attention(
-      *(qkv[:, :, n] for n in range(3)),
-      is_causal=config.causal,
-      query_seq_lengths=lengths,
-      key_value_seq_lengths=lengths,
-      implementation='cudnn',
-    )
-  except (RuntimeError, ValueError) as error:  # the GPU or cuDNN is too old
-    raise errors.UserError(
-      'compute.attention=cudnn cannot use cuDNN here: '
-      f'{errors.first_line(error)}; use compute.attention=auto.'
-    ) from error

@@ -71,7 +71,7 @@ def _has_kernels(config: bert_config.BertConfig) -> bool:
   Where a compiler refuses kernels, those of attention are not used either: the
   next way to compute the step has none at all, see `train/tuning.py`.
   """
-  return config.attention in ('flash', 'cudnn')
+  return config.attention == 'flash'
 
 
 def make_norm(config: bert_config.BertConfig, name: str):

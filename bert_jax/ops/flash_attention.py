@@ -26,7 +26,7 @@ BLOCK = 64  # queries, and keys, that are multiplied at a time
 # Queries that are multiplied with 64 keys for their gradients. With 64, there are
 # registers for two programs at a time instead of three.
 _FEW = 32
-_MOST = 2048  # tokens that were tried
+_MOST = 2048  # tokens of a row that are tested
 _WORD = 32  # bits
 _HEAD_SIZES = 16, 32, 64, 128
 _STAGES, _WARPS = 3, 4  # blocks that Triton loads at a time

@@ -45,12 +45,6 @@ def examine_run(
   Needs as many devices of any platform as the topology has. Returns (programs,
   facts) as `examine.examine` does.
   """
-  if config.compute.attention == 'cudnn':
-    raise errors.UserError(
-      'compute.attention=cudnn cannot be examined, since jax lowers it only '
-      'where cuDNN and a GPU are; use compute.attention=flash, which keeps as '
-      'much for the backward pass.'
-    )
   calibration = measured_ratios.read(topology.chip.name)
   mesh = device_mesh.make_mesh(
     config.mesh.model, jax.devices()[: topology.devices]

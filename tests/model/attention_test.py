@@ -5,9 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from bert_jax import errors
 from bert_jax.model import attention, bert_config
 
 # B=3 S=8 H=2 K=4; rows of 8, 5 and no tokens.
@@ -26,34 +24,6 @@ def test_plain_tokens_see_their_row_at_no_cost_per_pair_of_tokens():
 def mixed(**changes):
   config = dataclasses.replace(CONFIG, **changes)
   return attention.attend(QKV, BIAS, TOKENS, None, config)
-
-
-@pytest.mark.parametrize('causal', [False, True])
-def test_cudnn_is_asked_for_what_xla_computes(monkeypatch, causal):
-  """What it is asked for is computed by XLA here: it needs an NVIDIA GPU."""
-  asked, attend = [], jax.nn.dot_product_attention
-
-  def by_xla(*args, implementation, **kwargs):
-    asked.append(implementation)
-    return attend(*args, implementation='xla', **kwargs)
-
-  monkeypatch.setattr(jax.nn, 'dot_product_attention', by_xla)
-  found = mixed(attention='cudnn', causal=causal)
-  expected = mixed(causal=causal)
-  assert asked == ['cudnn'] and np.isfinite(found).all()
-  for row, size in ((0, 8), (1, 5)):  # what padding gets, nobody reads
-    np.testing.assert_allclose(
-      found[row, :size], expected[row, :size], rtol=1e-5, atol=1e-6
-    )
-
-
-def test_what_jax_says_of_a_missing_cudnn_is_one_line():
-  qkv = QKV.astype('bfloat16')
-  config = dataclasses.replace(CONFIG, attention='cudnn')
-  with pytest.raises(
-    errors.UserError, match='cannot use cuDNN here: cuDNN is not detected; use'
-  ):
-    attention.attend(qkv, BIAS, TOKENS, None, config)
 
 
 def test_probabilities_are_shown_before_dropout():

@@ -113,8 +113,3 @@ def test_the_share_of_a_gpu_is_that_of_the_variable(monkeypatch, name):
 def test_a_batch_that_the_gpus_cannot_share_is_refused():
   with pytest.raises(errors.UserError, match='batch_size'):
     examine_run('h100:4', 'batch_size=6')
-
-
-def test_cudnn_which_cannot_be_lowered_here_is_refused():
-  with pytest.raises(errors.UserError, match='use compute.attention=flash'):
-    examine_run('h100:1', 'dtype=bfloat16,dropout=0,attention=cudnn')

@@ -43,16 +43,6 @@ def test_a_kernel_that_is_refused_gives_way_loudly(failing_kernel):
   assert 'length 6 (training step: no such kernel)' in warning
 
 
-def test_cudnn_that_jax_does_not_find_gives_way_loudly(monkeypatch):
-  monkeypatch.setattr(tuning, '_choose_attention', lambda *args: 'cudnn')
-  c = training.small_config()
-  c.model.dtype = 'bfloat16'
-  found, said = compile_run(c)
-  assert found[0].config.compute.attention == 'xla'
-  (warning,) = (line for line in said if 'WARNING' in line)
-  assert 'cannot use cuDNN here' in warning
-
-
 @pytest.mark.slow
 def test_all_hosts_take_the_plain_path_if_one_has_to(monkeypatch):
   votes = [1]

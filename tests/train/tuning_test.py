@@ -14,7 +14,6 @@ A100 = types.SimpleNamespace(
   platform='gpu', device_kind='NVIDIA A100-SXM4-80GB'
 )
 CPU = types.SimpleNamespace(platform='cpu', device_kind='cpu')
-CUDNN = 'attention=cudnn,attention_dropout=0'
 
 
 def base(arguments=''):
@@ -34,7 +33,6 @@ def base(arguments=''):
     (GPU, 'dtype=bfloat16,pack=3', 'flash', 'rows'),
     (GPU, 'dtype=bfloat16,mesh.model=2', 'xla', 'separate'),
     (GPU, 'dtype=bfloat16,num_heads=32', 'xla', 'rows'),
-    (GPU, f'{CUDNN},dtype=bfloat16', 'cudnn', 'rows'),
     (CPU, '', 'xla', 'rows'),
     (CPU, 'mesh.model=2', 'xla', 'separate'),
   ],
@@ -61,12 +59,6 @@ def test_the_config_itself_stays_as_it_is():
     (GPU, 'attention=flash,mesh.model=2', 'split by mesh.model=2'),
     (GPU, 'attention=flash', 'flash cannot do model.dtype=float32'),
     (GPU, 'attention=flash,dtype=bfloat16,num_heads=32', 'a head size of 24'),
-    (TPU, 'attention=cudnn', 'cudnn runs on GPUs, not on tpu'),
-    (GPU, 'attention=cudnn', 'cudnn cannot do model.attention_dropout=0.1'),
-    (GPU, f'{CUDNN},dtype=bfloat16,pack=3', 'data.pack=3'),
-    (GPU, f'{CUDNN},dtype=bfloat16,packed=0.5', 'finetuning.packed=0.5'),
-    (GPU, CUDNN, 'model.dtype=float32'),
-    (GPU, f'{CUDNN},kind=rtl', 'objective.kind=rtl'),
   ],
 )
 def test_what_cannot_be_is_refused(device, arguments, says):
@@ -135,22 +127,6 @@ def test_plain_ways_are_tried_where_auto_was_asked_for():
   assert tried('attention=fused,xla_options=') == [('fused', False)]
   (only,) = tuning.list_candidates(base(), CPU, 128)
   assert only.compute.attention == 'xla'
-
-
-def test_cudnn_is_chosen_where_a_gpu_is_that_can_use_it(monkeypatch):
-  """An absent GPU, for which jax lowers no cuDNN, gets the kernels instead."""
-
-  def tried(arguments, device=GPU):
-    c = base(f'dtype=bfloat16,xla_options=,{arguments}')
-    found = tuning.list_candidates(c, device, 512)
-    return [x.compute.attention for x in found]
-
-  assert tried('attention_dropout=0') == ['flash', 'recompute']
-  monkeypatch.setattr(tuning.jax, 'Device', types.SimpleNamespace)
-  assert tried('attention_dropout=0') == ['cudnn', 'recompute']
-  assert tried('attention_dropout=0,pack=3') == ['flash', 'recompute']
-  assert tried('attention_dropout=0,packed=0.5') == ['flash', 'recompute']
-  assert tried('') == ['flash', 'recompute']
 
 
 def test_the_options_of_each_chip():
