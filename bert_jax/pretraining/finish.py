@@ -49,6 +49,11 @@ def finish(
   with errors.explaining(f'cannot write {path}'):
     files.write_json(path, results)
   words = manifest_file.load_tokenizer(directory)
+  exported, problem = None, hugging_face.find_problem(bert)
+  if problem is None:
+    exported = paths.export(workdir)
+    described = model_card.describe_run(workdir, params, step)
+    hugging_face.export(exported, params, bert, words, described)
   examples = choose_examples(config, directory, words, batches.EXAMPLES)
   if examples:
     print('\nheld-out text, one word hidden:')
@@ -57,11 +62,6 @@ def finish(
     print(f'  {sentence}')
     guesses = ', '.join(f'{word} {p:.0%}' for word, p in guessed[0])
     print(f'    the model: {guesses}; the text: {truth}')
-  exported, problem = None, hugging_face.find_problem(bert)
-  if problem is None:
-    exported = paths.export(workdir)
-    described = model_card.describe_run(workdir, params, step)
-    hugging_face.export(exported, params, bert, words, described)
   _print_summary(config, workdir, exported, rows, last)
   if problem:
     print(f'  no export: {problem}')
