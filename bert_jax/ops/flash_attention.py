@@ -23,13 +23,16 @@ from bert_jax.ops.elementwise import add_bias
 F32 = jnp.float32
 
 BLOCK = 64  # queries, and keys, that are multiplied at a time
-# Queries that are multiplied with 64 keys for their gradients. With 64, there are
-# registers for two programs at a time instead of three.
+# Queries per step of the loop for the gradients of keys and values. With 64,
+# registers suffice for two programs per multiprocessor instead of three.
 _FEW = 32
-_MOST = 2048  # tokens of a row that are tested
+_MOST = 2048  # tokens of the longest row that is supported
 _WORD = 32  # bits
 _HEAD_SIZES = 16, 32, 64, 128
-_STAGES, _WARPS = 3, 4  # blocks that Triton loads at a time
+_STAGES, _WARPS = (
+  3,
+  4,
+)  # blocks that Triton loads in advance; warps of a program
 _LOG2E = float(np.log2(np.e))
 
 
@@ -73,7 +76,8 @@ def attend(
   """
   b, s, _, h, k = qkv.shape
   problem = unsupported(s, k)
-  if qkv.size >= 2**31:  # Triton's offsets are 32 bits, and would wrap
+  # Beyond, Triton needs offsets of 64 bits, which were not tried.
+  if max(qkv.size, b * h * s * s // _WORD) >= 2**31:
     problem = f'{b:,} rows of {s} at once (phases.accumulate splits them)'
   if problem:
     raise errors.UserError(
@@ -92,8 +96,9 @@ def draw_kept(key: jax.Array, shape: tuple[int, int, int], keep: int):
   """Returns which weights dropout keeps, uint32 words [B, H, S / 32, S].
 
   Bit 8 a + c of the word at (..., 2 j + i, q) is 1 if key 64 j + 16 a + 8 i + c
-  is kept for query q. In the registers that tensor cores fill, a thread has the
-  same c of all its keys, or of all its queries, so it needs few words and shifts.
+  is kept for query q. In the products of tensor cores, all rows of a thread are
+  equal modulo 8, and its columns have two values modulo 8: with this order of bits
+  a thread needs few words, and few different shifts.
 
   Args:
     shape: (B, H, S).
@@ -102,7 +107,7 @@ def draw_kept(key: jax.Array, shape: tuple[int, int, int], keep: int):
   b, h, s = shape
   words = b, h, s // _WORD, s
   if not dropout.is_threefry(key):
-    return kept_bits.draw(key, words, _WORD, keep)
+    return kept_bits.draw(key, words, 'uint32', keep)
   kept = dropout.draw(key, (b, h, s, s)) < keep
   kept = kept.reshape(b, h, s // BLOCK, 4, 2, 8, s).astype(jnp.uint32)
   place = jnp.arange(_WORD, dtype=jnp.uint32).reshape(1, 1, 1, 4, 1, 8, 1)
@@ -149,7 +154,7 @@ def _run(kernel, arrays, outputs, call, parts=1):
   Args:
     arrays: by the name of the kernel's argument; None are left out.
     outputs: (shape, dtype) by the name of the kernel's argument.
-    parts: programs that share a block, one after the other.
+    parts: programs of each block, next to each other in the grid.
   """
   arrays = {name: x for name, x in arrays.items() if x is not None}
   b, s, _, h, k = arrays['qkv'].shape
@@ -243,7 +248,8 @@ def _forward(call, tokens, qkv, out, sums, kept=None):
 def _backward(call, tokens, qkv, grad, sums, inner, d_qkv, d_bias, kept=None):
   """Computes the gradients of a block: of keys and values, or of queries.
 
-  Two programs share a block, since together these need twice the registers.
+  A block has a program for either: one for both would need half as many registers
+  again.
 
   Args, where they differ from `_forward`'s:
     grad: gradient of the output, [S, K].
@@ -254,7 +260,7 @@ def _backward(call, tokens, qkv, grad, sums, inner, d_qkv, d_bias, kept=None):
   i, part = pl.program_id(0) // 2, pl.program_id(0) % 2
   own, dtype, scale = _block(i), qkv.dtype, _scale(qkv)
   length = tokens.shape[1]
-  zero = jnp.zeros(d_qkv[:, 0].shape, F32)
+  zero = jnp.zeros((BLOCK, qkv.shape[-1]), F32)
 
   def of_keys(keys, values, j, carry):
     """Adds the terms of a few queries; arrays are [keys, queries]."""
@@ -299,8 +305,8 @@ def _put(d_qkv, n, found):
   """Writes gradients of queries, keys or values; returns their sum, [K]."""
   rounded = found.astype(d_qkv.dtype)
   d_qkv[:, n] = rounded
-  # A product sums the columns faster than threads that exchange numbers: 16
-  # times, which is the least that there is.
+  # A product with ones sums columns faster than threads that exchange numbers. A
+  # product has 16 rows at the least, so the sum is there 16 times.
   ones = jnp.ones((16, BLOCK), rounded.dtype)
   return jnp.sum(dot(ones, rounded, 1, 0), 0) * (1 / 16)
 

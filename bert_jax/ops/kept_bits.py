@@ -25,43 +25,37 @@ _ROUNDS = 10
 _BYTES = 0x01010101
 
 
-def draw(key: jax.Array, shape: tuple[int, ...], bits: int, keep: int):
-  """Returns unsigned words with bits that are 1 with probability keep / 256.
+def draw(key: jax.Array, shape: tuple[int, ...], dtype: str, keep: int):
+  """Returns unsigned numbers, each bit of which is 1 with keep / 256.
 
   Args:
     key: of any kind; its two or more words are Philox's key and the upper half
       of its counter.
-    shape: of the words; the last axis is a multiple of 4.
-    bits: how many bits of a word are drawn, the lowest ones, at most 32. Words
-      are the smallest that have as many.
+    shape: of the result; the last axis is a multiple of 4.
+    dtype: of the result, uint8 or uint32.
     keep: 1 to 255.
   """
-  word = next(x for x in ('u1', 'u2', 'u4') if 8 * int(x[1]) >= bits)
-  words = 4 // int(word[1])  # that share a number of 32 bits
   data = jax.random.key_data(key).reshape(-1)
   data = jnp.pad(data, (0, max(0, 4 - len(data))))
-  numbers = _draw_all(
-    data, count=math.prod(shape) // words, bits=min(bits, 8), keep=keep
-  )
-  return jax.lax.bitcast_convert_type(numbers, word).reshape(shape)
+  count = math.prod(shape) * jnp.dtype(dtype).itemsize // 4
+  words = _draw_all(data, count=count, keep=keep)
+  return jax.lax.bitcast_convert_type(words, dtype).reshape(shape)
 
 
 # Traced once for all layers of a program.
-@functools.partial(
-  jax.jit, static_argnames=('count', 'bits', 'keep'), inline=True
-)
-def _draw_all(data, *, count, bits, keep):
-  """Returns count numbers, with a kernel where there can be one."""
+@functools.partial(jax.jit, static_argnames=('count', 'keep'), inline=True)
+def _draw_all(data, *, count, keep):
+  """Returns count words of 32 bits, with a kernel where there can be one."""
   whole = jax.ShapeDtypeStruct((count,), jnp.uint32)
   block = math.gcd(count, _BLOCK)
 
   def plain(data):
-    return _draw(bits, keep, jax.lax.iota(jnp.uint32, count), data)
+    return _draw(keep, jax.lax.iota(jnp.uint32, count), data)
 
   def kernel(data, out):
     first = (pl.program_id(0) * block).astype(jnp.uint32)
     place = first + jax.lax.iota(jnp.uint32, block)
-    out[...] = _draw(bits, keep, place, data)
+    out[...] = _draw(keep, place, data)
 
   def by_kernel(data, make_params=None):
     return triton_calls.call(
@@ -80,18 +74,17 @@ def _draw_all(data, *, count, bits, keep):
   return triton_calls.choose(by_kernel, plain, data)
 
 
-def _draw(bits, keep, place, data):
-  """Returns numbers whose bit 8 j + i comes from byte j of Philox's number i.
+def _draw(keep, place, data):
+  """Returns words whose bit 8 j + i comes from byte j of Philox's number i.
 
   Args:
-    bits: how many of each byte are drawn.
-    place: the numbers' places, uint32 [n].
+    place: the words' places, uint32 [n].
     data: four words of a key, or a reference to them.
   """
   data, numbers = [data[i] for i in range(4)], []
-  for call in range(math.ceil(bits / 4)):
+  for call in range(2):
     numbers += philox((place, jnp.uint32(call), *data[2:]), data[:2])
-  dropped = (_compare(x, keep) >> (7 - i) for i, x in enumerate(numbers[:bits]))
+  dropped = (_compare(x, keep) >> (7 - i) for i, x in enumerate(numbers))
   return ~functools.reduce(jnp.bitwise_or, dropped)
 
 

@@ -76,7 +76,7 @@ def draw_kept(key: jax.Array, shape: tuple[int, ...], keep: int):
   if dropout.is_threefry(key):
     return pack(dropout.draw(key, shape) < keep)
   bytes_shape = math.prod(shape[:-1]) // _BITS, shape[-1]
-  return kept_bits.draw(key, bytes_shape, _BITS, keep)
+  return kept_bits.draw(key, bytes_shape, 'uint8', keep)
 
 
 def pack(kept: jax.Array):

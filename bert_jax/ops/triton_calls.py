@@ -12,7 +12,7 @@ def can_read(x: jax.Array) -> bool:
   mesh = jax.sharding.get_abstract_mesh()
   # Kernels cannot be partitioned automatically, see `train/device_rows.py`.
   by_hand = set(mesh.manual_axes) == set(mesh.axis_names)
-  # Triton's offsets are 32 bits, and would wrap.
+  # Beyond, Triton needs offsets of 64 bits, which were not tried.
   return by_hand and 0 < x.size < 2**31
 
 

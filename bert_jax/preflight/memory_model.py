@@ -22,7 +22,7 @@ from bert_jax.preflight import compile_step
 from bert_jax.train import programs, shortage, task
 from bert_jax.train.step import run_key
 
-# cuBLAS and cuDNN ask for tens of MiB each, the collectives for some more.
+# cuBLAS asks for tens of MiB, the collectives for some more.
 _LIBRARIES = 2**28
 # Arrays [rows, S, F] that live at once in the backward pass of an MLP.
 _MLP_ARRAYS = 3

@@ -22,11 +22,11 @@ _XLA_OPTIONS = {
   # inputs of the backward pass are prefetched. No change above 0.2 % for S=512,
   # for LARGE, on v4 and on v5p.
   'v5e': {'xla_tpu_enforce_prefetch_fifo_order': 'true'},
-  # So cuBLAS has all products, and adds the biases (`encoder.Dense`): measured
-  # on an H200, 61 us less for queries, keys and values of 16,384 rows of LARGE.
-  # A power of two is one instruction instead of four if numbers below 1e-38 may
-  # become zero, as on TPUs: attention of 32 such rows of 512 tokens takes 564 us
-  # instead of 599, forward and backward.
+  # The first: cuBLAS computes all products, and adds the biases
+  # (`encoder.Dense`), which on an H200 takes 61 us less for the queries, keys and
+  # values of 16,384 tokens of LARGE. The second: numbers below 1e-38 become zero,
+  # as on TPUs, so 2^x is one instruction instead of four, and attention of these
+  # tokens, in rows of 512, takes 564 us instead of 599, forward and backward.
   **dict.fromkeys(
     _HOPPER, {'xla_gpu_enable_triton_gemm': 'false', 'xla_gpu_ftz': 'true'}
   ),
@@ -135,11 +135,10 @@ def _choose_attention(config, device, length) -> str:
 
   On GPUs by count of bytes: `flash` moves only the activations, `xla` and
   `recompute` also scores in float32, about ten times. In LARGE, the scores are
-  0.13 GB a layer for 128 rows of 128 tokens, and 0.54 for 32 of 512. Without
-  dropout, for the latter on an H200, `flash` takes 521 us forward and backward
-  with the gradients of biases; NVIDIA's own (`jax.nn.dot_product_attention` by
-  cuDNN), which has neither these nor dropout nor packed rows, 529, and for the
-  former 329 instead of 226.
+  0.13 GB a layer for 128 rows of 128 tokens, and 0.54 for 32 of 512. NVIDIA's own
+  kernels (`jax.nn.dot_product_attention` by cuDNN) are no faster on an H200: without
+  dropout, which they do not have for us, 329 us forward and backward for the former
+  rows and 529 for the latter, `flash` 226 and 521 with the gradients of biases.
   """
   for way in ('fused', 'flash'):
     if not _find_problem(way, config, device, length):

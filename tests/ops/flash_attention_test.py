@@ -35,7 +35,9 @@ check = functools.partial(attentions.check, run, 'flash')
   'options',
   [
     {},
+    {'k': 32},
     {'k': 64, 'causal': True},
+    {'k': 128},
     {'packed': True},
     {'causal': True, 'packed': True, 'key': KEY, 'rate': 0.5},
     {'mask_value': -3.0},
@@ -71,6 +73,15 @@ def test_another_generator_draws_the_bits_only(monkeypatch, length):
   check(length=length, key=key)
 
 
+@pytest.mark.parametrize('impl', ['rbg', 'threefry2x32'])
+def test_as_many_weights_are_kept_as_asked_for(impl):
+  key = jax.random.key(4, impl=impl)
+  words = flash_attention.draw_kept(key, (2, 2, 128), 200)
+  kept = np.unpackbits(np.asarray(words).view('uint8'))
+  assert len(kept) == 2 * 2 * 128**2
+  assert abs(kept.mean() - 200 / 256) < 0.01
+
+
 @pytest.mark.slow
 def test_rows_of_nine_blocks_are_those_of_the_plain_path():
   check(length=576, tokens=(576, 60, 9), key=KEY, rate=0.5)
@@ -96,6 +107,7 @@ def test_what_the_kernels_cannot_do_is_said():
     run('flash', length=100)
   assert 'size of 24: 16, 32' in flash_attention.unsupported(128, 24)
   assert flash_attention.unsupported(2048, 128) is None
+  assert 'length of 2112' in flash_attention.unsupported(2112, 128)
 
 
 def test_more_numbers_than_an_offset_can_count_are_refused():
@@ -135,3 +147,6 @@ def test_heads_of_each_size_lower_for_gpus(k, dtype, length):
   assert {'flash_forward', 'flash_backward'} <= set(
     re.findall(r'flash_\w+', text)
   )
+  # Not more blocks in advance than there are.
+  stages = set(re.findall(r'num_stages = (\d)', text))
+  assert stages == {str(min(3, length // 64))}

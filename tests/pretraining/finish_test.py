@@ -1,6 +1,7 @@
 """What the end of a run shows of the user's own text."""
 
 import shlex
+import signal
 
 import pytest
 
@@ -9,6 +10,8 @@ from bert_jax.config import recipes
 from bert_jax.pretraining import finish
 from tests import models
 from tests.data import made
+
+EVALUATED = '{"kind": "eval", "step": 9, "mlm_loss": 2.5}\n'
 
 
 @pytest.mark.parametrize(
@@ -87,9 +90,32 @@ def write_heldout(tmp_path, corrupt):
   return config, str(tmp_path), models.TOKENIZER
 
 
+def test_an_interruption_of_the_examples_leaves_the_export(
+  tmp_path, monkeypatch
+):
+  config, data, words = write_heldout(tmp_path, ())
+  config.data.vocab_size = len(models.VOCAB)
+  (tmp_path / 'metrics.jsonl').write_text(EVALUATED)
+  exported = []
+
+  def interrupt(*args):
+    raise errors.Interrupted(signal.SIGTERM)
+
+  monkeypatch.setattr(
+    finish.manifest_file, 'load_tokenizer', lambda *args: words
+  )
+  monkeypatch.setattr(finish.model_card, 'describe_run', lambda *args: None)
+  monkeypatch.setattr(
+    finish.hugging_face, 'export', lambda path, *args: exported.append(path)
+  )
+  monkeypatch.setattr(finish.fill, 'fill', interrupt)
+  with pytest.raises(errors.Interrupted):
+    finish.finish(config, data, str(tmp_path), models.make_params(), {}, 9)
+  assert exported == [f'{tmp_path}/export']
+
+
 def test_results_that_cannot_be_written_are_one_line(tmp_path):
-  row = '{"kind": "eval", "step": 9, "mlm_loss": 2.5}\n'
-  (tmp_path / 'metrics.jsonl').write_text(row)
+  (tmp_path / 'metrics.jsonl').write_text(EVALUATED)
   (tmp_path / 'results.json').mkdir()
   c, params = recipes.pretraining('tiny'), models.make_params()
   c.data.vocab_size = len(models.VOCAB)

@@ -35,8 +35,11 @@ def check_kernels(found, device):
     'tpu': ('tpu_custom_call', 128),
     'gpu': ('flash_forward', 64),
   }[device.platform]
-  for (_, length), text in found.items():
+  for (name, length), text in found.items():
     assert (call in text) == (length % size == 0)
+    if call == 'flash_forward' in text:
+      assert 'gelu_forward' in text and 'normalise_forward' in text
+      assert ('gelu_backward' in text) == (name == programs.TRAIN)
 
 
 # Each width that a shipped config has; of table 6 the heads that are not among
