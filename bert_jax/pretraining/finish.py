@@ -108,7 +108,8 @@ def choose_examples(
 def _choose_part(tokens: Sequence[str]) -> tuple[int, int]:
   """Returns where the first words of a text, a piece of a document, are."""
   starts = [i for i, token in enumerate(tokens) if not token.startswith('##')]
-  begin = starts[0] if starts else 0
+  words = [i for i in starts if _has_letters(tokens[i])]
+  begin = [*words, *starts, 0][0]  # without punctuation before the first word
   ends = [i for i in [*starts, len(tokens)] if begin < i <= begin + _PIECES]
   return begin, max(ends, default=begin + _PIECES)
 

@@ -42,6 +42,8 @@ def test_the_word_in_the_middle_of_the_readable_ones_is_hidden(text, hidden):
   [
     ('the fish swam', 'the fish swam'),
     ('##able to him and the', 'to him and the'),  # it begins within a word
+    ('. " the fish', 'the fish'),
+    ('1 . 2', '1 . 2'),
     ('a b c d e', 'a b c d'),
     ('a b c ##d ##e', 'a b'),
     ('##able to him and under ##stand', 'to him and'),
