@@ -120,6 +120,8 @@ def _compile(run, start, phases, done, at_once) -> dict[int, dict[int, dict]]:
   at_once = {programs.PLACE, programs.PLACE_KEY, *at_once}
   later = [program for name, program in start.items() if name not in at_once]
   mesh, say = run.mesh, run.bar.write
+  if advice := tuning.find_advice(run.config, mesh.devices.flat[0]):
+    say(advice)
   results = programs.compile_run(
     run.config, run.task.objective, mesh, later, phases, say
   )

@@ -130,6 +130,18 @@ def describe(config: config_dict.ConfigDict) -> str:
   )
 
 
+def find_advice(config, device) -> str | None:
+  """Says how a run's products would be faster; None if they are not slow."""
+  slow = config.model.dtype == config.compute.matmul_precision == 'float32'
+  if device.platform == 'cpu' or not slow:
+    return None
+  return (
+    f'products are computed in float32, which a {device.device_kind} does several '
+    'times slower than in bfloat16; --config.model.dtype=bfloat16 is faster '
+    '(docs/speed.md)'
+  )
+
+
 def _choose_attention(config, device, length) -> str:
   """Returns the fastest attention that supports the config.
 

@@ -129,6 +129,15 @@ def test_plain_ways_are_tried_where_auto_was_asked_for():
   assert only.compute.attention == 'xla'
 
 
+@pytest.mark.parametrize('device', [TPU, GPU, CPU])
+def test_slow_products_are_said_where_there_are_faster_ones(device):
+  said = tuning.find_advice(base(), device)
+  assert (device is CPU) == (said is None)
+  assert said is None or 'model.dtype=bfloat16 is faster' in said
+  for fast in 'dtype=bfloat16', 'compute.matmul_precision=tensorfloat32':
+    assert tuning.find_advice(base(fast), device) is None
+
+
 def test_the_options_of_each_chip():
   found = tuning.get_xla_options(tuning.resolve(base(), TPU, 128))
   assert found == {'xla_tpu_enforce_prefetch_fifo_order': True}
