@@ -136,9 +136,8 @@ def find_advice(config, device) -> str | None:
   if device.platform == 'cpu' or not slow:
     return None
   return (
-    f'products are computed in float32, which a {device.device_kind} does several '
-    'times slower than in bfloat16; --config.model.dtype=bfloat16 is faster '
-    '(docs/speed.md)'
+    'products are in float32, several times slower than bfloat16 on '
+    f'{device.device_kind}: --config.model.dtype=bfloat16 is faster (docs/speed.md)'
   )
 
 
