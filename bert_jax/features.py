@@ -135,6 +135,8 @@ def _check_flags(f, texts):
     raise errors.UserError(
       'give sentences either in a file, --input, or as arguments in quotes.'
     )
+  if f.input and f.output:
+    cli.require_other(f.output, f.input)
 
 
 if __name__ == '__main__':

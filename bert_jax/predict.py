@@ -113,6 +113,7 @@ def main():
   from bert_jax.inference import source
 
   given = flags.FLAGS
+  cli.require_other(given.output, given.input)
   job = predictions.Job(
     given.model,
     source.read(given.model),

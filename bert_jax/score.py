@@ -49,9 +49,14 @@ def _define_flags():
   flags.mark_flags_as_required(['model', 'input', 'output'])
 
 
+def list_files(given: str) -> list[str]:
+  """Returns the paths that --input names."""
+  return [path for x in given.split(',') for path in text_files.expand(x)]
+
+
 def read_items(given: str, two_lines: bool = False) -> list[Item]:
   """Reads sentences or pairs; arguments as the flags."""
-  paths = [path for x in given.split(',') for path in text_files.expand(x)]
+  paths = list_files(given)
   stems = [_get_stem(path) for path in paths]
   items = []
   for path, stem in zip(paths, stems, strict=True):
@@ -173,6 +178,7 @@ def _make_table(names, right, unknown) -> list[tuple[str, ...]]:
 
 def main():
   given = flags.FLAGS
+  cli.require_other(given.output, *list_files(given.input))
   items = read_items(given.input, given.two_lines)
   model = source.read_with_mlm(given.model)
   if items[0][0] is None:

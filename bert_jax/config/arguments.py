@@ -58,11 +58,13 @@ def set_field(c: config_dict.ConfigDict, name: str, value: str) -> str:
   if name in fields:
     matches = [name]
   if len(matches) != 1:
-    known = sorted({*fields, *(f.split('.')[-1] for f in fields)})
-    near = matches or difflib.get_close_matches(name, known, 3)
+    near = matches or _find_near(name, fields)
+    advice = 'bert_jax/config/fields.py has all.'
+    if near:
+      advice = f'did you mean {" or ".join(near)}?'
     raise errors.UserError(
       f'config argument {name!r} is {"ambiguous" if matches else "unknown"}; '
-      f'did you mean {" or ".join(near) or "one of: " + ", ".join(fields)}?'
+      f'{advice}'
     )
   path, old = matches[0], fields[matches[0]]
   try:
@@ -75,13 +77,36 @@ def set_field(c: config_dict.ConfigDict, name: str, value: str) -> str:
     else:
       new = _parse(value, type(old))
   except ValueError as error:
-    raise errors.UserError(f'config argument {name}={value}: {error}') from None
+    raise errors.UserError(
+      f'config argument {name}={value}: {error}.'
+    ) from None
   with c.ignore_type():
     c.update_from_flattened_dict({path: new})
   return path
 
 
+def _find_near(name, fields):
+  """Returns up to three fields, each by the shortest name that is unique."""
+  last = [f.split('.')[-1] for f in fields]
+  shortest = dict(zip(fields, last, strict=True))
+  names = {
+    given: short if last.count(short) == 1 else path
+    for path, short in shortest.items()
+    for given in (path, short)
+  }
+  return dict.fromkeys(
+    names[x] for x in difflib.get_close_matches(name, names, 3)
+  )
+
+
 def _parse(text, kind):
+  if kind in (int, float):
+    try:
+      return kind(text)
+    except ValueError:
+      raise ValueError(
+        f'is not a {"whole " if kind is int else ""}number'
+      ) from None
   if kind is not bool:
     return kind(text)
   if text.lower() not in ('true', 'false'):

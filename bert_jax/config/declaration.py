@@ -114,10 +114,9 @@ class Field:
   def find_problem(self, name: str, value: Any) -> str:
     """Returns 'NAME=VALUE must be ...' for a wrong value; '' for others."""
     if not self.has_type_of(value):
-      return (
-        f'{name}={value!r} is a {type(value).__name__} where a '
-        f'{type(self.like).__name__} like {self.like!r} is expected'
-      )
+      one = self.like[0] if isinstance(self.like, tuple) else self.like
+      more = ', of whole numbers' if type(one) is int else ''
+      return f'{name}={value!r} must be of the type of {self.like!r}{more}'
     problem = self.allowed.find_problem(value) if self.allowed else ''
     return problem and name + problem
 

@@ -44,6 +44,7 @@ def main():
   from bert_jax.config import arguments, declare_fields
 
   f = flags.FLAGS
+  cli.require_other(f.output, *f.input)
   c = declare_fields()
   arguments.update_by_flags(c, _FIELDS)
   c.data.lowercase = not f.cased

@@ -117,6 +117,17 @@ def require_beside(name: str, *others: str):
     )
 
 
+def require_other(output: str, *inputs: str):
+  """Refuses an --output that is read, since its content would be lost."""
+  for path in inputs:
+    exist = os.path.exists(output) and os.path.exists(path)
+    if output == path or (exist and os.path.samefile(output, path)):
+      raise errors.UserError(
+        f'--output={output} is a file of --input, and would replace it; name '
+        'another one.'
+      )
+
+
 def _parse_flags(argv):
   try:
     return flags.FLAGS(argv)
@@ -133,11 +144,22 @@ def _parse_flags(argv):
     # What ml_collections raises for an unknown field.
     unknown = isinstance(error, AttributeError | LookupError)
     if unknown and not _is_from_config_file(error):
-      raise errors.UserError(
-        f'a flag names no field of the config: {_gist(error)} See --help.'
-      ) from error
+      raise errors.UserError(_describe_unknown(error)) from error
     traceback.print_exc()  # of the config file
     sys.exit(errors.MISTAKE)
+
+
+def _describe_unknown(error: BaseException) -> str:
+  """Says which name of a flag is no field of the config, and what may be."""
+  text = _gist(error)
+  near = re.search(r'Did you mean "(\w+)"', text)
+  advice = (
+    f'did you mean {near[1]!r}?'
+    if near
+    else 'bert_jax/config/fields.py has all, with their groups, such as phases.steps.'
+  )
+  name = re.sub(r'\W*(\w*).*', r'\1', text)
+  return f'a flag names no field of the config: {name!r}; {advice}'
 
 
 def _is_from_config_file(error: BaseException) -> bool:

@@ -105,7 +105,7 @@ def recording():
     if stop.signum is None:
       stop.signum = signum
       name = signal.Signals(signum).name
-      line = f'\n{name}: saving a checkpoint, then stopping.\n'
+      line = f'\n{name}: stopping after the current step, with a checkpoint.\n'
       # Not by `print`, in which the signal may have come.
       with contextlib.suppress(OSError):  # the terminal may be gone
         os.write(sys.stdout.fileno(), line.encode())

@@ -84,9 +84,11 @@ def fit(
     done = int(state.step) if state else 0
     left = _list_left(list_phases(config), done)
     # Checks all phases, so that an error in the last is known before the first.
+    _stop_if_asked(run)  # no update could be lost
     with run.meter.paused():
       at_once = {programs.INITIALISE} if state else set()
       compiled = _compile(run, start, left, done, at_once)
+      _stop_if_asked(run)
       state = state or _initialise(config, start, mesh)
     with pulse.watching():
       for phase in left:
@@ -96,10 +98,15 @@ def fit(
         ):
           state, predictions = run_phase(run, phase, state, own)
     params = gather_on_host(state.params, start)
-  run.stop.ask()
-  if run.stop.signum is not None:  # came during the last save
-    raise errors.Interrupted(run.stop.signum, everywhere=True)
+  _stop_if_asked(run)  # it came during the last save
   return params, predictions, int(state.step)
+
+
+def _stop_if_asked(run):
+  """Stops between updates if a process got a signal; nothing is to be saved."""
+  run.stop.ask()
+  if run.stop.signum is not None:
+    raise errors.Interrupted(run.stop.signum, everywhere=True)
 
 
 def _list_left(phases, done):

@@ -10,9 +10,10 @@ from unittest import mock
 
 import pytest
 
-from bert_jax import errors
+from bert_jax import errors, features, predict, score
+from bert_jax.data import vocab
 from bert_jax.runtime import cli, memory
-from tests import processes
+from tests import commands, processes
 
 _COMMAND = """
 from bert_jax import errors
@@ -146,12 +147,12 @@ _GIVEN = '--workdir=x', '--config=configs/tiny.py'
     ),
     (
       [*_GIVEN, '--config.data.imput=x'],
-      "error: a flag names no field of the config: 'imput' Did you mean "
-      '"input" instead of "imput"? See --help.',
+      "error: a flag names no field of the config: 'imput'; did you mean 'input'?",
     ),
     (
       [*_GIVEN, '--config.zzz=x'],
-      'error: a flag names no field of the config: zzz See --help.',
+      "error: a flag names no field of the config: 'zzz'; bert_jax/config/"
+      'fields.py has all, with their groups, such as phases.steps.',
     ),
     (
       [_GIVEN[0], '--config=nope.py'],
@@ -196,3 +197,19 @@ def test_help_is_no_error():
   done = processes.run_code(_FLAGS, '--help')
   assert (done.returncode, done.stderr) == (0, '')
   assert 'Directory of the run.' in done.stdout
+
+
+@pytest.mark.parametrize(
+  'module', [predict, features, score, vocab], ids=lambda x: x.__name__
+)
+def test_an_output_that_is_an_input_is_refused(module, tmp_path, monkeypatch):
+  """By another name, too: it would be lost."""
+  (tmp_path / 'link.tsv').symlink_to(tmp_path / 'own.tsv')
+  (tmp_path / 'own.tsv').write_text('a\tb\n')
+  monkeypatch.chdir(tmp_path)
+  given = [f'--input={tmp_path}/own.tsv', '--output=link.tsv']
+  if module is not vocab:
+    given.append('--model=x')
+  with pytest.raises(errors.UserError, match='link.tsv is a file of --input'):
+    commands.run(module, *given)
+  assert (tmp_path / 'own.tsv').read_text() == 'a\tb\n'

@@ -64,7 +64,7 @@ def test_all_are_the_tasks_of_the_folder_without_wnli(tmp_path):
     ('', '--grid is empty'),
     ('learning_rate', "'learning_rate' is not FIELD=VALUE"),
     ('learning_rat=1', "'learning_rat' is unknown; did you mean learning_rate"),
-    ('seed=zero', 'seed=zero: invalid literal for int'),
+    ('seed=zero', 'seed=zero: is not a whole number'),
     ('seed=1,2,1', 'two runs with the folder seed=1'),
     ('init_from=a/b,a_b', 'two runs with the folder init_from=a_b'),
     ('learning_rate=-1', 'learning_rate=-1'),

@@ -86,11 +86,16 @@ def read(
 
 def describe_names(path: str, names: Sequence[str]) -> str:
   """Returns the columns of a file to print, and what may be wrong with them."""
-  found, kind = errors.listing(names), text_files.get_extension(path)
+  kind = text_files.get_extension(path)
+  return errors.listing(names) + _guess_separator(kind, names)
+
+
+def _guess_separator(kind: str, names: Sequence[str]) -> str:
+  """Returns a question if a header may be separated by another character."""
   for mark in _OTHERS.get(kind, ''):
-    if any(mark in name for name in names):
-      return f'{found} (is {mark!r} the separator? Of a {kind} file it is {_SEPARATORS[kind]})'
-  return found
+    if len(names) == 1 and mark in names[0]:
+      return f' (is {mark!r} the separator? Of a {kind} file it is {_SEPARATORS[kind]})'
+  return ''
 
 
 def read_text(path: str) -> str:
@@ -158,16 +163,17 @@ def _split_tsv(lines) -> Iterator[tuple[int, list[str]]]:
 def _split_csv(path, lines) -> Iterator[tuple[int, list[str]]]:
   reader = csv.reader(lines, strict=True)
   csv.field_size_limit(2**31 - 1)  # of characters; by default 131,072
-  first = 1  # the line at which a row begins
+  first, guess = 1, ''  # the line at which a row begins
   try:
     for values in reader:
+      guess = guess if first > 1 else _guess_separator('.csv', values)
       yield first, values
       first = reader.line_num + 1
   except csv.Error as error:
     raise errors.UserError(
       f'{path} is not CSV at line {reader.line_num} ({error}); fields with a '
       'comma, a quote or a line feed need quotes around them, and quotes in '
-      'them are doubled.'
+      f'them are doubled{guess}.'
     ) from None
 
 

@@ -72,6 +72,7 @@ def test_jsonl_labels_may_be_of_any_kind(tmp_path):
     ('id;label\n1;t, u\n', 'csv', 'line 2 has 2 columns, not 1 .*;'),
     ('t,label\n', 'tsv', 'has no rows'),
     ('t,l\n1,2\n', 'tsv', "is ',' the separator.* it is the tab"),
+    ('t;l\n"1";"2"\n', 'csv', "is not CSV at line 2.*is ';' the separator"),
     ('t,a\nu,b\n', 'csv', 'if line 1 of the file names its columns'),
     ('text,label\nt,a\nu\n', 'csv', 'line 3 has 1 column, not 2'),
     ('text\tlabel\nt\ta\tb\n', 'tsv', 'line 2 has 3 columns, not 2'),
