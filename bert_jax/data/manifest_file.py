@@ -22,6 +22,10 @@ _CHECKSUM = 'checksum'
 # 0.003% to 0.4% unknown (docs/vocabulary.md, docs/tokenizer.md); this is well
 # above, and well below the share of one for another script.
 _UNKNOWN = 0.03
+# Plain text whose files have at least so many documents, of fewer bytes on
+# average, may have been split at each paragraph: those of 20 novels have 694
+# "documents" of 425 bytes each.
+_MANY, _SHORT = 10, 1000
 
 
 def vocab_path(directory: str) -> str:
@@ -108,8 +112,10 @@ def describe(manifest: dict) -> list[str]:
 
 
 def list_warnings(manifest: dict) -> list[str]:
-  """Returns lines for the terminal on text that was read incompletely."""
+  """Returns lines for the terminal on text that may have been misread."""
   lines = warn_of_invalid(manifest['cleaned'], manifest['inputs'])
+  if manifest['recipe']['layout'] == 'paragraphs':
+    lines += filter(None, map(_find_split_files, manifest['inputs']))
   if manifest['unknown_share'] > _UNKNOWN:
     lines.append(
       f'WARNING: {manifest["unknown_share"]:.1%} of the tokens are unknown to '
@@ -117,6 +123,22 @@ def list_warnings(manifest: dict) -> list[str]:
       'on this text with bert_jax.data.vocab'
     )
   return lines
+
+
+def _find_split_files(given: dict) -> str:
+  """Returns a line for an input whose documents seem to be paragraphs, or ''."""
+  files, documents = len(given['files']), given['documents']
+  plain = all(f['path'].endswith('.txt') for f in given['files'])
+  if files == 1 or not plain or documents < _MANY * files:
+    return ''
+  size = given['text_bytes'] // documents
+  if size >= _SHORT:
+    return ''
+  return (
+    f'WARNING: the {files:,} files of {given["input"]} are {documents:,} documents '
+    f'of {size} bytes on average, since blank lines separate them; if each file is '
+    'a document, prepare them again with data.layout=files'
+  )
 
 
 def warn_of_invalid(cleaned: dict, inputs: Sequence[dict]) -> list[str]:

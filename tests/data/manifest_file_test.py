@@ -24,6 +24,34 @@ def test_changed_inputs_are_named_and_many_are_counted():
 
 
 @pytest.mark.parametrize(
+  ('change', 'warns'),
+  [
+    ({}, True),
+    ({'documents': 19}, False),
+    ({'text_bytes': 20 * 1000}, False),
+    ({'files': [{'path': 'a.txt'}]}, False),
+    ({'files': [{'path': 'a.txt'}, {'path': 'b.jsonl'}]}, False),
+    ({'layout': 'files'}, False),
+  ],
+  ids=str,
+)
+def test_files_that_were_split_at_each_paragraph_are_noticed(change, warns):
+  books = {'input': '*.txt', 'documents': 20, 'text_bytes': 20 * 999}
+  books |= {'files': [{'path': 'a.txt'}, {'path': 'b.txt'}], **change}
+  manifest = {
+    'recipe': {'layout': change.get('layout', 'paragraphs')},
+    'inputs': [books],
+    'cleaned': {},
+    'unknown_share': 0.0,
+  }
+  assert manifest_file.list_warnings(manifest) == warns * [
+    'WARNING: the 2 files of *.txt are 20 documents of 999 bytes on average, '
+    'since blank lines separate them; if each file is a document, prepare them '
+    'again with data.layout=files'
+  ]
+
+
+@pytest.mark.parametrize(
   'text', [None, '', '{', '\x00', '[]', '3', '[' * 100_000]
 )
 def test_a_folder_without_a_readable_manifest_is_no_data(tmp_path, text):
