@@ -174,7 +174,10 @@ def _print_next(
   print('\nnext:')
   if exported and sentences:
     known = [sentence for sentence in sentences if '[UNK]' not in sentence]
-    sentence = (known or sentences)[0]
+    # A sentence without quotation marks makes a command that is easy to read.
+    sentence = min(
+      known or sentences, key=lambda x: len(shlex.quote(x)) - len(x)
+    )
     given = [f'--model={exported}', '--', sentence]
     if not sentence.startswith('-'):
       given.remove('--')

@@ -237,6 +237,6 @@ def describe(entropy: float, batch: dict[str, jax.Array]) -> list[str]:
     f'{pairs.sum() / len(pairs):.3g} pairs per row, '
     f'{random:.1%} random second texts, '
     f'largest id {batch["input_ids"].max():,}',
-    f'unigram entropy of the corpus: {entropy:.3f} nats; an MLM loss that '
+    f'unigram entropy of the corpus: {entropy:.3f} nats; a model whose MLM loss '
     'stays near it has learnt word frequencies and nothing else',
   ]

@@ -27,6 +27,7 @@ _FAR = 6.0  # standard deviations
 _SMALL = 0.05
 # Nor is a rise of 0.2: near 0, as in fine-tuning, every wrong row stands out.
 _TINY = 0.2
+_LOW = 0.5  # nor is a loss below that, as of one wrong row in a batch of 16
 _LONG_WAIT = 0.1  # share of the time
 # Standard deviations of a normal distribution per median absolute deviation.
 _PER_DEVIATION = 1.4826
@@ -37,7 +38,7 @@ class SpikeWatch:
 
   A loss is a spike if it exceeds their median by more than 6 standard
   deviations, estimated by their median absolute deviation, by more than 5 % of
-  the median and by more than 0.2. A few spikes among the losses hardly change
+  the median and by more than 0.2, and if it is above 0.5. A few spikes among the losses hardly change
   the two medians. Nothing is decided before 50 losses. Of consecutive spikes
   only the first counts; a loss that stays high is normal after 50 steps.
 
@@ -61,7 +62,8 @@ class SpikeWatch:
       before = np.array(self._losses)
       median = float(np.median(before))
       deviation = _PER_DEVIATION * float(np.median(np.abs(before - median)))
-      limit = median + max(_FAR * deviation, _SMALL * abs(median), _TINY)
+      rise = max(_FAR * deviation, _SMALL * abs(median), _TINY)
+      limit = max(median + rise, _LOW)
       if loss > limit and not self._spiking:
         found = {'loss': loss, 'median': median, 'limit': limit}
       self._spiking = loss > limit

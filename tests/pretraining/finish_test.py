@@ -138,6 +138,12 @@ def test_corrupt_records_give_no_sentence_if_they_are_to_be_skipped(
   assert found == [('the [MASK] dog', 'cat')] * (3 - len(corrupt))
 
 
+def test_a_sentence_without_quotation_marks_is_preferred(capsys):
+  sentences = ["can ' t ye [MASK] ?", 'he [MASK] in .', 'and [MASK]']
+  finish._print_next(recipes.pretraining('tiny'), 'run', 'export', sentences)
+  assert "'he [MASK] in .'" in capsys.readouterr().out
+
+
 def test_without_a_good_sentence_there_is_a_bad_one_or_no_command(capsys):
   c = recipes.pretraining('tiny')
   finish._print_next(c, 'run', 'run/export', ['[UNK] [MASK]'])
