@@ -29,10 +29,8 @@ _FEW = 32
 _MOST = 2048  # tokens of the longest row that is supported
 _WORD = 32  # bits
 _HEAD_SIZES = 16, 32, 64, 128
-_STAGES, _WARPS = (
-  3,
-  4,
-)  # blocks that Triton loads in advance; warps of a program
+_STAGES = 3  # blocks that Triton loads in advance
+_WARPS = 4  # of a program
 _LOG2E = float(np.log2(np.e))
 
 
@@ -248,8 +246,8 @@ def _forward(call, tokens, qkv, out, sums, kept=None):
 def _backward(call, tokens, qkv, grad, sums, inner, d_qkv, d_bias, kept=None):
   """Computes the gradients of a block: of keys and values, or of queries.
 
-  A block has a program for either: one for both would need half as many registers
-  again.
+  Each block has two programs, one for keys and values and one for queries: a
+  single one would need half as many registers again.
 
   Args, where they differ from `_forward`'s:
     grad: gradient of the output, [S, K].
@@ -262,24 +260,25 @@ def _backward(call, tokens, qkv, grad, sums, inner, d_qkv, d_bias, kept=None):
   length = tokens.shape[1]
   zero = jnp.zeros((BLOCK, qkv.shape[-1]), F32)
 
-  def of_keys(keys, values, j, carry):
-    """Adds the terms of a few queries; arrays are [keys, queries]."""
-    dk, dv = carry
-    at = pl.ds(j * _FEW, _FEW)
-    queries, grads = qkv[at, 0], grad[at]
-    scores = _score(keys, queries, _mask(call, tokens, at, own).T)
-    weights = jnp.exp2(scores - sums[at][None])
-    d_weights = _drop(dot(values, grads, 1, 1), kept, i, at, 0)
-    d_scores = weights * (d_weights - _share(call, inner[at])[None])
-    dropped = _drop(weights, kept, i, at, 0).astype(dtype)
-    return (
-      dk + dot(d_scores.astype(dtype), queries, 1, 0),
-      dv + dot(dropped, grads, 1, 0),
-    )
-
   @pl.when(part == 0)
   def _():
-    add = functools.partial(of_keys, qkv[own, 1], qkv[own, 2])
+    keys, values = qkv[own, 1], qkv[own, 2]
+
+    def add(j, carry):
+      """Adds the terms of a few queries; arrays are [keys, queries]."""
+      dk, dv = carry
+      at = pl.ds(j * _FEW, _FEW)
+      queries, grads = qkv[at, 0], grad[at]
+      scores = _score(keys, queries, _mask(call, tokens, at, own).T)
+      weights = jnp.exp2(scores - sums[at][None])
+      d_weights = _drop(dot(values, grads, 1, 1), kept, i, at, 0)
+      d_scores = weights * (d_weights - _share(call, inner[at])[None])
+      dropped = _drop(weights, kept, i, at, 0).astype(dtype)
+      return (
+        dk + dot(d_scores.astype(dtype), queries, 1, 0),
+        dv + dot(dropped, grads, 1, 0),
+      )
+
     dk, dv = jax.lax.fori_loop(0, length // _FEW, add, (zero, zero))
     d_bias[1] = _put(d_qkv, 1, dk * scale)
     d_bias[2] = _put(d_qkv, 2, dv)

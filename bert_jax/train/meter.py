@@ -38,8 +38,8 @@ class SpikeWatch:
 
   A loss is a spike if it exceeds their median by more than 6 standard
   deviations, estimated by their median absolute deviation, by more than 5 % of
-  the median and by more than 0.2, and if it is above 0.5. A few spikes among the losses hardly change
-  the two medians. Nothing is decided before 50 losses. Of consecutive spikes
+  the median and by more than 0.2, and if it is above 0.5. A few spikes among the
+  losses hardly change the two medians. Nothing is decided before 50 losses. Of consecutive spikes
   only the first counts; a loss that stays high is normal after 50 steps.
 
   The losses of batches are nearly normal. Of a million normal random numbers

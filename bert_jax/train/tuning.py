@@ -136,8 +136,8 @@ def find_advice(config, device) -> str | None:
   if device.platform == 'cpu' or not slow:
     return None
   return (
-    'products are in float32, several times slower than bfloat16 on '
-    f'{device.device_kind}: --config.model.dtype=bfloat16 is faster (docs/speed.md)'
+    f'products are in float32, which is slow on {device.device_kind}: '
+    '--config.model.dtype=bfloat16 is faster (docs/speed.md)'
   )
 
 

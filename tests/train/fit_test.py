@@ -93,6 +93,34 @@ def test_a_signal_while_the_last_save_ends_is_not_lost(tmp_path, monkeypatch):
     training.train(c, tmp_path)
 
 
+@pytest.mark.parametrize('compiling', [False, True])
+def test_a_signal_before_the_first_update_ends_the_run(
+  compiling, tmp_path, monkeypatch
+):
+  compile_all, compiled = fit._compile, []
+
+  def compile_and_note(*args):
+    compiled.append(True)
+    found = compile_all(*args)
+    if compiling:
+      os.kill(os.getpid(), signal.SIGTERM)
+    return found
+
+  describe = fit._describe_model
+
+  def describe_and_stop(*args):
+    describe(*args)
+    if not compiling:
+      os.kill(os.getpid(), signal.SIGTERM)
+
+  monkeypatch.setattr(fit, '_compile', compile_and_note)
+  monkeypatch.setattr(fit, '_describe_model', describe_and_stop)
+  with pytest.raises(errors.Interrupted):
+    training.train(training.small_config(), tmp_path)
+  assert compiled == [True] * compiling
+  assert not steps_of(tmp_path, 'checkpoint')
+
+
 def test_devices_that_cannot_share_a_batch_stop_the_run(tmp_path):
   c = training.small_config(phases__batch_size=(10,))
   with pytest.raises(errors.UserError, match='use a multiple of 4'):

@@ -166,7 +166,8 @@ def _split_csv(path, lines) -> Iterator[tuple[int, list[str]]]:
   first, guess = 1, ''  # the line at which a row begins
   try:
     for values in reader:
-      guess = guess if first > 1 else _guess_separator('.csv', values)
+      if first == 1:
+        guess = _guess_separator('.csv', values)
       yield first, values
       first = reader.line_num + 1
   except csv.Error as error:
