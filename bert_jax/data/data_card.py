@@ -6,8 +6,8 @@ from bert_jax.runtime import markdown
 
 _CLEANED = {
   'control_characters': 'control characters removed',
-  'damaged_files': 'damaged files, read up to the damage',
-  'duplicate_documents': 'documents dropped that were there already',
+  'damaged_files': 'files read up to where they are damaged',
+  'duplicate_documents': 'duplicate documents dropped',
   'empty_documents': 'documents without text dropped',
   'excluded_documents': 'documents left out that `exclude` lists',
   'invalid_utf8': 'sequences that are not UTF-8, replaced by U+FFFD',
@@ -95,6 +95,6 @@ def _cleaned(counts: dict) -> str:
   if not counts:
     return 'Nothing had to be removed.'
   return '\n'.join(
-    f'* {count:,} {_CLEANED.get(name, name.replace("_", " "))}'
+    f'* {_CLEANED.get(name, name.replace("_", " "))}: {count:,}'
     for name, count in counts.items()
   )

@@ -188,12 +188,11 @@ def _print_next(
   )
   shipped = config.data.input == FIELDS['data.input'].default
   if shipped and not config.data.dir:
-    print(
-      "  train on your own text: --config.data.input='FILES' and another "
-      '--workdir'
-    )
+    own = "--config=configs/budget.py:cpu_quarter --config.data.input='TEXT'"
   else:
-    print(
-      '  fine-tune it: --config=configs/classify.py --config.init_from='
-      f'{shlex.quote(workdir)} (docs/finetuning.md)'
+    # The columns `text` and `label` of a CSV, TSV or JSONL file.
+    own = (
+      f'--config=configs/classify.py --config.init_from={shlex.quote(workdir)} '
+      '--config.data.input=FILE'
     )
+  print(f'  python -m bert_jax.main {own} --workdir=NEW')

@@ -112,6 +112,7 @@ def _describe(run: runs.Run) -> dict[str, str]:
     'layers x hidden size': f'{m.num_layers} x {m.hidden_size}',
     'heads': f'{m.num_heads}',
     'rows x tokens a batch': ', then '.join(batches),
+    'state': ': '.join(filter(None, map(run.status.get, ('state', 'message')))),
     'updates': f'{last.get("step", 0):,} of {sum(c.phases.steps):,}',
   }
   for name, (key, form) in _LAST.items():
@@ -163,6 +164,8 @@ def _show_curves(found: Sequence[runs.Run]) -> str:
     if curves:
       label = 'updates' if x == 'step' else x
       drawn.append(charts.draw_curves(title, curves, label, levels, places))
+  if not drawn:
+    return '<p>Nothing has been logged yet.</p>'
   return f'<div class="charts">{"".join(drawn)}</div>'
 
 

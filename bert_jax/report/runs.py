@@ -12,7 +12,7 @@ from bert_jax.data import manifest_file
 from bert_jax.inference import fill, hidden_states, source, trained_run
 from bert_jax.pretraining import finish
 from bert_jax.runtime import files, storage
-from bert_jax.workdir import checkpoint_reader, log, paths
+from bert_jax.workdir import checkpoint_reader, log, paths, status
 
 _CHECKPOINTS = 6  # that guess words, at most
 _EXAMPLES = 5  # words to guess
@@ -24,8 +24,9 @@ class Run(NamedTuple):
   Attributes:
     name: its path, without the folders that all paths share.
     rows: of its log.
+    status: what `status.json` says; {} without it.
     results: scores of a fine-tuned model; {} before the end of a run.
-    manifest: of the data of pre-training; {} if there is none.
+    manifest: of the data of pre-training; {} before they are prepared.
     levels: {name: MLM loss to compare with}.
   """
 
@@ -33,6 +34,7 @@ class Run(NamedTuple):
   workdir: str
   config: config_dict.ConfigDict
   rows: list[dict]
+  status: dict[str, Any]
   results: dict[str, Any]
   manifest: dict[str, Any]
   levels: dict[str, float]
@@ -103,8 +105,10 @@ def _read(workdir: str, name: str) -> Run:
   if config.task == 'pretraining':
     own = paths.own_data(workdir)
     # Of data elsewhere, a run keeps a copy, see `claim.keep`.
-    manifest = manifest_file.read(workdir if config.data.dir else own)
-    levels['unigram entropy'] = manifest['unigram_entropy']
+    kept = workdir if config.data.dir else own
+    if storage.exists(os.path.join(kept, manifest_file.NAME)):
+      manifest = manifest_file.read(kept)
+      levels['unigram entropy'] = manifest['unigram_entropy']
     data = paths.prepared_data(config, workdir)
     # Of benchmarks/measure/neighbour_counts.py.
     counted = os.path.join(data, 'neighbour_counts.json')
@@ -113,16 +117,18 @@ def _read(workdir: str, name: str) -> Run:
   elif storage.exists(paths.results(workdir)):
     results = files.read_json(paths.results(workdir))
   rows = log.read(paths.metrics(workdir))
-  return Run(name, workdir, config, rows, results, manifest, levels)
+  known = status.read(workdir)
+  return Run(name, workdir, config, rows, known, results, manifest, levels)
 
 
 def describe(run: Run) -> Section:
   """Lets the checkpoints of a run guess held-out words.
 
-  A fine-tuned model guesses no words, so its section is empty.
+  The section is empty for a fine-tuned model, which guesses no words, and
+  before a run has logged anything.
   """
   guesses, attention, problem = [], None, ''
-  if run.config.task != 'pretraining':
+  if run.config.task != 'pretraining' or not run.rows:
     return Section(guesses, attention, problem)
   data = paths.prepared_data(run.config, run.workdir)
   try:

@@ -102,13 +102,12 @@ def recording():
   stop = Stop()
 
   def handler(signum):
-    if stop.signum is None:
-      stop.signum = signum
-      name = signal.Signals(signum).name
-      line = f'\n{name}: stopping after the current step, with a checkpoint.\n'
-      # Not by `print`, in which the signal may have come.
-      with contextlib.suppress(OSError):  # the terminal may be gone
-        os.write(sys.stdout.fileno(), line.encode())
+    stop.signum = stop.signum or signum
+    name = signal.Signals(signum).name
+    line = f'\n{name}: stopping after the current step, with a checkpoint.\n'
+    # Not by `print`, in which the signal may have come.
+    with contextlib.suppress(OSError):  # the terminal may be gone
+      os.write(sys.stdout.fileno(), line.encode())
 
   with _handled_by(handler):
     yield stop

@@ -400,7 +400,7 @@ def test_the_card_shows_the_manifest(prepared):
   assert f'{manifest["unknown_share"]:.4%} of the tokens are [UNK].' in card
   assert '\nNothing had to be removed.\n' in card
   cleaned = manifest | {'cleaned': {'redirect_pages': 1234}}
-  assert '* 1,234 redirects dropped' in data_card.make_card(cleaned, [])
+  assert '* redirects dropped: 1,234' in data_card.make_card(cleaned, [])
 
 
 def test_the_manifest_names_every_file_with_its_hash(corpus, prepared):

@@ -79,7 +79,9 @@ def test_the_command_to_try_holds_a_sentence_of_the_text(capsys, sentence):
   ]
   assert command[4:] in ([sentence], ['--', sentence])
   assert (command[4] == '--') == sentence.startswith('-')
-  assert "--config.init_from='/runs/a b' (" in lines[-1]
+  [*command, source, _, _] = shlex.split(lines[-1])
+  assert command[3:] == ['--config=configs/classify.py']
+  assert source == '--config.init_from=/runs/a b'
 
 
 def write_heldout(tmp_path, corrupt):
@@ -151,4 +153,4 @@ def test_without_a_good_sentence_there_is_a_bad_one_or_no_command(capsys):
   finish._print_next(c, 'my run', 'my run/export', [])
   output = capsys.readouterr().out
   assert 'fill_mask' not in output and "report --workdir='my run'" in output
-  assert 'train on your own text' in output
+  assert "--config.data.input='TEXT' --workdir=NEW" in output

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from bert_jax import errors
-from bert_jax.config import pretraining
+from bert_jax.config import pretraining, to_json
 from bert_jax.report import __main__ as command
 from bert_jax.report import charts, page, runs
 from bert_jax.runtime import files
@@ -30,7 +30,8 @@ def make_run(name='a', losses=(6.0, 4.0), task='pretraining', **more):
   given |= {'train': {'tokens': 600_000}, 'heldout': {'tokens': 6000}}
   manifest = {'inputs': [given], 'lengths': {}, 'cleaned': {}}
   manifest |= {'unknown_share': 0, 'unigram_entropy': 6.5}
-  known = {'config': c, 'rows': rows, 'results': {}, 'manifest': manifest}
+  known = {'config': c, 'rows': rows, 'status': {'state': 'done'}}
+  known |= {'results': {}, 'manifest': manifest}
   known['levels'] = {'unigram entropy': 6.5, 'neighbour counts': 3.9}
   return runs.Run(name, f'runs/{name}', **{**known, **more})
 
@@ -133,9 +134,16 @@ def test_a_sweep_has_a_row_for_each_setting():
   assert find_row(page.render([make_run()], [NOTHING], {'s': results}), '2')
 
 
-def test_a_run_without_rows_has_no_charts_yet():
-  text = page.render([make_run(rows=[])], [NOTHING], {})
-  assert find_row(text, 'updates') == ['0 of 20'] and '<svg' not in text
+def test_a_run_that_failed_at_the_start_says_why(tmp_path):
+  failed = {'state': 'failed', 'message': 'a.txt holds no text'}
+  files.write_json(str(tmp_path / 'status.json'), failed)
+  config = to_json(make_run().config)
+  (tmp_path / 'config.json').write_text(config)
+  [run], _ = runs.find([str(tmp_path)])
+  text = page.render([run], [runs.describe(run)], {})
+  assert find_row(text, 'state') == ['failed: a.txt holds no text']
+  assert find_row(text, 'updates') == ['0 of 20']
+  assert 'Nothing has been logged yet.' in text and '<svg' not in text
 
 
 def test_a_chart_is_the_same_bytes_again_and_takes_the_pages_colour():
