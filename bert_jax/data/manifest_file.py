@@ -129,7 +129,7 @@ def _find_split_files(given: dict) -> str:
   """Returns a line for an input whose documents seem to be paragraphs, or ''."""
   files, documents = len(given['files']), given['documents']
   plain = all(f['path'].endswith('.txt') for f in given['files'])
-  if files == 1 or not plain or documents < _MANY * files:
+  if files < 2 or not plain or documents < _MANY * files:
     return ''
   size = given['text_bytes'] // documents
   if size >= _SHORT:

@@ -30,6 +30,7 @@ def test_changed_inputs_are_named_and_many_are_counted():
     ({'documents': 19}, False),
     ({'text_bytes': 20 * 1000}, False),
     ({'files': [{'path': 'a.txt'}]}, False),
+    ({'files': []}, False),  # of a TensorFlow dataset, or python-docs
     ({'files': [{'path': 'a.txt'}, {'path': 'b.jsonl'}]}, False),
     ({'layout': 'files'}, False),
   ],
