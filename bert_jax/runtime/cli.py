@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from absl import app, flags
 
@@ -130,7 +130,7 @@ def require_other(output: str, *inputs: str):
 
 def _parse_flags(argv):
   try:
-    return flags.FLAGS(argv)
+    return flags.FLAGS(_arrange(argv))
   except SystemExit:  # of --help and the like, which absl ends with 1
     sys.exit(0)
   except (flags.Error, errors.UserError) as error:
@@ -147,6 +147,22 @@ def _parse_flags(argv):
       raise errors.UserError(_describe_unknown(error)) from error
     traceback.print_exc()  # of the config file
     sys.exit(errors.MISTAKE)
+
+
+def _arrange(argv: Sequence[str]) -> list[str]:
+  """Expands ~ in flags, as shells do only elsewhere, and puts --config first.
+
+  ml_collections wants it before the flags for its fields.
+  """
+  end = argv.index('--') if '--' in argv else len(argv)
+  command, *given = argv[:end]
+  home = os.path.expanduser('~')
+  given = [
+    re.sub('(?<=[=,])~(?=/|$)', lambda _: home, x) if x.startswith('-') else x
+    for x in given
+  ]
+  given.sort(key=lambda x: not x.startswith('--config='))
+  return [command, *given, *argv[end:]]
 
 
 def _describe_unknown(error: BaseException) -> str:

@@ -15,6 +15,17 @@ from bert_jax.data import vocab
 from bert_jax.runtime import cli, memory
 from tests import commands, processes
 
+
+def test_flags_are_put_in_order_and_know_the_home_folder(monkeypatch):
+  monkeypatch.setenv('HOME', '/home/me')
+  given = ['x', '--workdir=~/a', '--config.seed=1', '~/b', '--config=c.py']
+  given += ['--config.data.input=train=~/a,dev=~/b', '--', '--c=~/d']
+  assert cli._arrange(given) == [
+    *('x', '--config=c.py', '--workdir=/home/me/a', '--config.seed=1', '~/b'),
+    *('--config.data.input=train=/home/me/a,dev=/home/me/b', '--', '--c=~/d'),
+  ]
+
+
 _COMMAND = """
 from bert_jax import errors
 from bert_jax.runtime import bucket, cli
