@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -138,6 +139,14 @@ def at_line(path: str, line: int, problem: str) -> UserError:
   'a.csv: line 3 has no label; give it one.'
   """
   return UserError(f'{path}: line {line} {problem}')
+
+
+def advise_converting(path: str) -> str:
+  """Returns what to do with a text file that is not UTF-8."""
+  return (
+    f'convert it with: iconv -f ENCODING -t UTF-8 {shlex.quote(path)}, where '
+    'ENCODING is what it has, such as CP1252, CP949 or SHIFT_JIS'
+  )
 
 
 def listing(words: Sequence[str], most: int = 6) -> str:

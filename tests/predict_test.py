@@ -26,3 +26,4 @@ def test_every_row_is_predicted_in_order(finetuned, tmp_path, capsys):
   out = capsys.readouterr().out
   assert f'wrote {output}: {len(TEXTS)} predictions' in out
   assert 'truncated to 16 tokens: 1 row\n' in out
+  assert 'without text: 1 row, the first in line 4\n' in out

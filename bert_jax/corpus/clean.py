@@ -10,8 +10,9 @@ spaces.
 
 import collections
 import re
-import shlex
 from collections.abc import Mapping
+
+from bert_jax import errors
 
 _TO_SPACE = b'\t\x0b\x0c\r'
 _TABLE = bytes.maketrans(_TO_SPACE, b' ' * len(_TO_SPACE))
@@ -46,9 +47,8 @@ def describe_invalid(count: int, files: Mapping[str, int]) -> str:
     where = f'{several if len(files) > 1 else ""} in {path},'
   return (
     f'WARNING: {count:,} sequences of bytes{where} are not UTF-8, and their '
-    'characters are lost; leave out what is not text, and convert what has '
-    'another encoding, for example with: iconv -f ISO-8859-1 -t UTF-8 '
-    + shlex.quote(path)
+    'characters are lost; leave out what is not text, or '
+    + errors.advise_converting(path)
   )
 
 

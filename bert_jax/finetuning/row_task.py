@@ -112,13 +112,16 @@ class RowTask(supervised.Supervised):
       length = job.model.head.max_length
       cut = errors.count(count, self.cut)
       print(f'truncated to {length} tokens: {cut}')
+    if empty := content.list_empty():
+      rows = errors.count(len(empty), 'row')
+      print(f'without text: {rows}, the first in line {empty[0]}')
 
 
 def list_facts(rows: examples.Examples) -> dict[str, Any]:
   """Returns facts about rows, as `Supervised.encode` does."""
   wrong = {
-    'without text, kept': rows.list_empty(),
-    'with too few columns, left out': rows.ragged,
+    'have no text, and are kept': rows.list_empty(),
+    'have too few columns, and are left out': rows.ragged,
   }
   return {'counts': [errors.count(len(rows.units), 'row')], 'warnings': wrong}
 

@@ -100,7 +100,7 @@ class Supervised(abc.ABC):
     for split, content in found.items():
       rows[split], more = self.encode(how, content, labels, split)
       warnings = more.pop('warnings', {})
-      warnings[f'that are also training {self.unit}s'] = repeated[split]
+      warnings[f'have the text of a training {self.unit}'] = repeated[split]
       facts[split] = {
         'path': content.path,
         'origin': content.origin or content.path,
@@ -165,8 +165,8 @@ class Supervised(abc.ABC):
         parts.append(f'{x["truncated"]:,} truncated')
       lines.append(f'{name}: {", ".join(parts)} ({x["origin"]})')
       lines += [
-        f'WARNING: {errors.count(wrong["count"], self.unit)} of {x["path"]} '
-        f'{what}; the first is {self.place} {wrong["first"]}'
+        f'WARNING: {name}: {errors.count(wrong["count"], self.unit)} {what}; '
+        f'the first is {self.place} {wrong["first"]} of {x["path"]}'
         for what, wrong in x['warnings'].items()
       ]
     return lines

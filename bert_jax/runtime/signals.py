@@ -104,7 +104,7 @@ def recording():
   def handler(signum):
     stop.signum = stop.signum or signum
     name = signal.Signals(signum).name
-    line = f'\n{name}: stopping after the current step, with a checkpoint.\n'
+    line = f'\n{name}: stopping after this step, or after compiling.\n'
     # Not by `print`, in which the signal may have come.
     with contextlib.suppress(OSError):  # the terminal may be gone
       os.write(sys.stdout.fileno(), line.encode())

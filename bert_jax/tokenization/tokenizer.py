@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import itertools
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -203,8 +202,8 @@ def read_vocab(path: str) -> tuple[str, ...]:
       text = storage.read(path).decode('utf-8-sig')
   except UnicodeDecodeError as error:
     raise errors.UserError(
-      f'the vocabulary {path} is not UTF-8 at byte {error.start}; convert it, '
-      f'for example with: iconv -f ISO-8859-1 -t UTF-8 {shlex.quote(path)}'
+      f'the vocabulary {path} is not UTF-8 at byte {error.start}; '
+      f'{errors.advise_converting(path)}.'
     ) from error
   # Not splitlines(): released vocabularies hold U+2028 as a piece.
   lines = text.replace('\r\n', '\n').split('\n')

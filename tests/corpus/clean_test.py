@@ -25,7 +25,7 @@ def test_text_stays_without_its_control_characters(raw, text, counts):
 def test_the_file_with_the_most_is_named():
   said = clean.describe_invalid(5, {'a': 1, 'b c': 4})
   assert 'bytes in 2 files, most of them in b c, are' in said
-  assert said.endswith("UTF-8 'b c'")
+  assert "iconv -f ENCODING -t UTF-8 'b c', where" in said
 
 
 @pytest.mark.parametrize(

@@ -81,15 +81,16 @@ def test_rows_without_text_are_kept_and_said(tmp_path):
   assert lines[0].startswith(
     'train: 3 rows, labels a (1), b (2), longest 4 tokens ('
   )
-  assert lines[1].startswith('WARNING: 2 rows of ')
-  assert lines[1].endswith('kept; the first is line 3')
+  assert lines[1].startswith(
+    'WARNING: train: 2 rows have no text, and are kept;'
+  )
 
 
 def test_dev_rows_that_are_training_rows_are_said(tmp_path, capsys):
   made.prepare(made.configure(tmp_path), str(tmp_path / 'run'))
   assert (
-    f'WARNING: 10 rows of {tmp_path}/texts/dev.csv that are also training rows; '
-    'the first is line 2\n'
+    'WARNING: dev: 10 rows have the text of a training row; the first is line 2 '
+    f'of {tmp_path}/texts/dev.csv\n'
   ) in capsys.readouterr().out
 
 

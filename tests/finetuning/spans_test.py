@@ -319,9 +319,9 @@ def test_wrong_places_of_answers_are_left_out_counted_and_said(tmp_path):
   assert train.ids == ['a'] and dev.ids == ['a', 'b', 'c', 'd']
   assert dev.labels.tolist() == [[4, 4], [0, 0], [0, 0], [0, 0]]
   assert lines[0].startswith('train: 1 question (answers: 0 without), 4 pass')
-  assert lines[1].startswith('WARNING: 2 questions of ')
+  assert lines[1].startswith('WARNING: train: 2 questions whose answer ')
   assert 'answer_start says, left out; the first is question b' in lines[1]
-  assert 'WARNING: 1 question ' in lines[2] and 'is question d' in lines[2]
+  assert 'train: 1 question ' in lines[2] and 'is question d' in lines[2]
   with pytest.raises(errors.UserError, match='no answer is where answer_start'):
     read(make(tmp_path / 'again', rows[1:2]))
 

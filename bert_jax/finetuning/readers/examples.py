@@ -71,6 +71,12 @@ class Examples(splits.Content):
       return [_number(self.path, x) for x in self.units]
     return [x.label for x in self.units]
 
+  def list_groups(self):
+    """Returns, for each row, the first one with its texts and label."""
+    first: dict[tuple, int] = {}
+    keys = [(x.text, x.pair, x.label) for x in self.units]
+    return [first.setdefault(key, i) for i, key in enumerate(keys)]
+
   def list_keys(self):
     return [(x.line, (x.text, x.pair)) for x in self.units]
 
@@ -166,8 +172,13 @@ def refuse_columns(table: table_files.Table, problem: str, field: str):
 
 
 def get_text(table: table_files.Table, line: int, row: dict, name: str) -> str:
-  """Returns the text in a column; raises errors.UserError for another type."""
+  """Returns the text in a column, '' for JSON's null.
+
+  Raises errors.UserError for another type.
+  """
   value = row.get(name)
+  if value is None and name in row:
+    return ''
   if not isinstance(value, str):
     got = 'nothing' if value is None else f'a {type(value).__name__}'
     raise errors.at_line(

@@ -149,8 +149,7 @@ def _refuse_encoding(path):
         raise errors.UserError(
           f'{path} is not UTF-8 in line {number} (byte '
           f'0x{line[error.start]:02x}); correct that line or, if the whole file '
-          'has another encoding, convert it, for example with: '
-          f'iconv -f ISO-8859-1 -t UTF-8 {path}'
+          f'has another encoding, {errors.advise_converting(path)}.'
         ) from None
 
 
@@ -290,9 +289,9 @@ def fits_tsv(text: str) -> bool:
 
 
 def format_number(value: float) -> str:
-  """Returns a number in 8 digits; float32 has hardly more.
+  """Returns the shortest text that is the same float32.
 
-  >>> format_number(3.2e-5), format_number(0.5)
-  ('3.2e-05', '0.5')
+  >>> format_number(3.2e-5), format_number(0.5), format_number(np.float32(4.2))
+  ('3.2e-05', '0.5', '4.2')
   """
-  return f'{value:.8g}'
+  return str(np.float32(value)).removesuffix('.0')

@@ -62,6 +62,23 @@ def test_jsonl_labels_may_be_of_any_kind(tmp_path):
   assert list_labels(train) == ['x', '1', 'true', '0.5']
 
 
+def test_null_is_a_text_without_words(tmp_path):
+  content = '{"text": null, "label": "x"}\n'
+  train = read(tmp_path, content, 'train.jsonl')['train']
+  assert train.texts == [''] and train.list_empty() == [1]
+
+
+def test_equal_rows_are_held_out_together(tmp_path):
+  rows = [f'text {i // 2},{"ab"[i % 4 // 2]}\n' for i in range(80)]
+  rows += ['other,a\n', 'other,b\n']  # which stay two
+  given = tmp_path / 'train.csv'
+  given.write_text('text,label\n' + ''.join(rows))
+  found = read_splits(source(f'train={given}'))
+  train, dev = ({x.text for x in found[s].units} for s in ('train', 'dev'))
+  assert len(train | dev) == 41 and not (train & dev) - {'other'}
+  assert 39 <= len(found['dev'].units) <= 43
+
+
 @pytest.mark.parametrize(
   'content, name, message',
   [
