@@ -15,6 +15,7 @@ from ml_collections import config_dict
 from bert_jax import errors
 from bert_jax.config import recipes
 from bert_jax.finetuning import buckets, packing, starting, supervised
+from bert_jax.inference import fine_tuned, transfer
 from bert_jax.model import classifier
 from bert_jax.workdir import claim
 
@@ -43,6 +44,8 @@ def complete(
   _refuse_packing(c)
   if not claim.is_final(workdir):
     _fill_from_data(c, data, rows)
+    for path in fine_tuned.list_sources(c):
+      transfer.warn_of_long_rows(c, path)
   print(f'{describe(c, rows)}\n{buckets.describe(c)}', flush=True)
   return c
 

@@ -1,11 +1,13 @@
 """Detects the kind of model at a path, and reads it."""
 
 import contextlib
+import functools
 import os
 import re
+from collections.abc import Sequence
 
 from bert_jax import errors
-from bert_jax.interop import google, hugging_face, npz, rename
+from bert_jax.interop import google, hugging_face, npz, rename, vocabulary
 from bert_jax.runtime import copies, files
 from bert_jax.weight_files import local_files
 from bert_jax.workdir import paths
@@ -93,11 +95,29 @@ def read(path: str, step: int | None = None) -> Source:
           f'{path} is not the directory of a run, so step={step} means '
           'nothing; leave it out.'
         )
-      return READ[found](here)._replace(origin=path)
+      model = READ[found](here)._replace(origin=path)
+      _warn_of_added_words(path, tuple(model.report.left_over))
+      return model
   # Imported here: Orbax takes half a second, and other formats do not need it.
   from bert_jax.inference import trained_run
 
   return trained_run.read(path, step)
+
+
+@functools.cache  # says it once
+def _warn_of_added_words(path: str, left_over: Sequence[str]):
+  """Warns of words that only a tokenizer.json has, see `vocabulary.read`."""
+  prefix = f'{vocabulary.FAST}: '
+  if words := [
+    x.removeprefix(prefix) for x in left_over if x.startswith(prefix)
+  ]:
+    print(
+      f'WARNING: {errors.count(len(words), "word")} that {path} adds to its '
+      f'tokenizer ({errors.listing(words, most=3)}) and their embeddings are not '
+      'used here, so the text is split otherwise than by transformers; write them '
+      'at the end of its vocab.txt, in the order of their ids',
+      flush=True,
+    )
 
 
 def read_with_mlm(path: str) -> Source:

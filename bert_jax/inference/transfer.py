@@ -4,6 +4,7 @@ What it lacks stays new.
 """
 
 import dataclasses
+import math
 import re
 from typing import Any
 
@@ -13,7 +14,8 @@ from ml_collections import config_dict
 from bert_jax import errors, param_names
 from bert_jax.inference import source
 from bert_jax.model import parameters
-from bert_jax.workdir import fingerprint
+from bert_jax.runtime import files
+from bert_jax.workdir import fingerprint, paths
 
 _HEADS = ('mlm', 'pooler', 'nsp', 'bilstm', 'classifier')
 _WORDS = ('embeddings/word/embedding', 'mlm/bias')  # one row or value per word
@@ -98,6 +100,24 @@ def check_length(c: config_dict.ConfigDict, remedy: str = ''):
       f'phases.seq_length={max(c.phases.seq_length)} is more than the '
       f'{c.model.max_positions} positions of init_from={c.init_from}; set '
       f'seq_length={c.model.max_positions} or less{remedy}.'
+    )
+
+
+def warn_of_long_rows(c: config_dict.ConfigDict, path: str):
+  """Warns of rows longer than those of the pre-training run at a path, if any."""
+  run, _ = paths.split_step(path)
+  try:
+    theirs = files.load_json(paths.config(run))
+  except (OSError, ValueError):
+    return  # another kind of model, of which it is not known
+  longest = max(theirs.get('phases.seq_length', [math.inf]))
+  pretrained = theirs.get('task') == 'pretraining'
+  if pretrained and max(c.phases.seq_length) > longest:
+    print(
+      f'WARNING: phases.seq_length={c.phases.seq_length}, but {run} was trained '
+      f'on rows of {longest} tokens: its other positions are random, so that '
+      'longer rows begin much worse (docs/init_from.md)',
+      flush=True,
     )
 
 

@@ -1,6 +1,7 @@
 """Reads and writes folders of Hugging Face transformers."""
 
 import json
+import math
 import os
 import reprlib
 import shutil
@@ -85,14 +86,17 @@ def export(
     described |= sequence_head.describe(head)
   elif 'mlm' not in params:
     tensors = {name.removeprefix('bert.'): x for name, x in tensors.items()}
+  # A head has learnt from rows that were cut to this length.
+  length = min(config.max_positions, head.max_length if head else math.inf)
+  settings = _tokenizer_config(length, tokenizer)
   files.write_folder(
     directory,
     FILES,
-    lambda new: _write(new, tensors, described, config, tokenizer, card),
+    lambda new: _write(new, tensors, described, settings, tokenizer, card),
   )
 
 
-def _write(new, tensors, described, config, tokenizer, card):
+def _write(new, tensors, described, settings, tokenizer, card):
   """Writes every file of an export into a folder."""
   path = os.path.join(new, 'model.safetensors')
   try:
@@ -108,7 +112,7 @@ def _write(new, tensors, described, config, tokenizer, card):
   shutil.copymode(os.path.join(new, vocabulary.NAME), path)
   texts = {
     'config.json': to_json(described),
-    vocabulary.SETTINGS: to_json(_tokenizer_config(config, tokenizer)),
+    vocabulary.SETTINGS: to_json(settings),
     'special_tokens_map.json': to_json(_special_tokens()),
     'tokenizer.json': _fast_tokenizer(tokenizer).to_str(pretty=True),
     'README.md': card,
@@ -148,7 +152,7 @@ def _special_tokens():
   return {f'{t[1:-1].lower()}_token': t for t in SPECIAL}
 
 
-def _tokenizer_config(config, tokenizer):
+def _tokenizer_config(length, tokenizer):
   return {
     # Loads tokenizer.json unchanged. BertTokenizer of transformers 5 builds its
     # own, in which words of 101 to 200 characters become [UNK].
@@ -156,7 +160,7 @@ def _tokenizer_config(config, tokenizer):
     'do_lower_case': tokenizer.lowercase,
     'strip_accents': tokenizer.strip_accents,
     'tokenize_chinese_chars': True,
-    'model_max_length': config.max_positions,
+    'model_max_length': length,
     'model_input_names': ['input_ids', 'token_type_ids', 'attention_mask'],
     'clean_up_tokenization_spaces': False,
     **_special_tokens(),

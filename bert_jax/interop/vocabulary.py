@@ -16,6 +16,7 @@ from bert_jax.tokenization.tokenizer import (
 )
 
 NAME = 'vocab.txt'
+FAST = 'tokenizer.json'
 SETTINGS = 'tokenizer_config.json'
 
 
@@ -34,7 +35,7 @@ def read(
     that were added to a tokenizer.json, which are split here like any others.
   """
   path, fast_path, vocab_path = (
-    os.path.join(directory, name) for name in (SETTINGS, 'tokenizer.json', NAME)
+    os.path.join(directory, name) for name in (SETTINGS, FAST, NAME)
   )
   theirs = files.read_json(path) if os.path.exists(path) else {}
   fast = files.read_json(fast_path) if os.path.exists(fast_path) else {}
@@ -109,7 +110,7 @@ def _list_added(fast, vocab):
     if isinstance(x, dict)
   ]
   words = {x for x in found if isinstance(x, str)}.difference(vocab)
-  return [f'tokenizer.json: {word}' for word in sorted(words)]
+  return [f'{FAST}: {word}' for word in sorted(words)]
 
 
 def write(directory: str, tokenizer: Tokenizer):

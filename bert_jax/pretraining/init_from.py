@@ -16,7 +16,7 @@ from ml_collections import config_dict
 from bert_jax import errors
 from bert_jax.config import flatten
 from bert_jax.data import dataset, manifest_file, vocab_pieces
-from bert_jax.inference import source, trained_run, transfer
+from bert_jax.inference import source, transfer
 from bert_jax.parallel import distributed
 from bert_jax.pretraining import training_data, word_vectors
 from bert_jax.tokenization.basic_tokenizer import split_words
@@ -60,7 +60,7 @@ def take_model(
     if changed := errors.find_changes(flatten(config), flatten(c)):
       print(f'as init_from={c.init_from}: {"; ".join(changed)}', flush=True)
     _warn_of_unused(c, words[model.tokenizer.size :])
-    _warn_of_long_rows(c, model)
+    transfer.warn_of_long_rows(c, c.init_from)
   return c
 
 
@@ -103,22 +103,6 @@ def _warn_of_unused(c, added: Sequence[str]):
       f'WARNING: {errors.count(len(unused), "added word")} of the vocabulary '
       'cannot occur, since text is split and cleaned before it is looked up: '
       f'{errors.listing(unused, most=3)}',
-      flush=True,
-    )
-
-
-def _warn_of_long_rows(c, model: source.Source):
-  """Warns of rows longer than those of the run that trained the source."""
-  if model.step is None:  # of other models it is not known
-    return
-  run, _ = paths.split_step(c.init_from)
-  theirs = trained_run.read_config(paths.config(run))
-  longest = max(theirs.phases.seq_length)
-  if theirs.task == 'pretraining' and max(c.phases.seq_length) > longest:
-    print(
-      f'WARNING: phases.seq_length={c.phases.seq_length}, but {run} was trained '
-      f'on rows of {longest} tokens: its other positions are random, so that '
-      'longer rows begin much worse (docs/init_from.md)',
       flush=True,
     )
 

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+import tokenizers
 
 from bert_jax import errors
 from bert_jax.inference import source
@@ -29,6 +30,19 @@ def test_weights_beside_a_config_are_hugging_faces_whatever_it_says(tmp_path):
   assert source.detect_kind(path) == 'hf'
   os.remove(os.path.join(path, 'model.safetensors'))
   assert source.detect_kind(path) == 'run'
+
+
+def test_words_that_were_added_to_a_tokenizer_are_said_once(tmp_path, capsys):
+  path = models.export_to(tmp_path / 'theirs')
+  name = os.path.join(path, 'tokenizer.json')
+  theirs = tokenizers.Tokenizer.from_file(name)
+  theirs.add_tokens(['heparin', 'zoster'])
+  theirs.save(name)
+  for _ in range(2):
+    source.read(path)
+  found = capsys.readouterr().out
+  assert found.count('WARNING: 2 words') == 1
+  assert f'{path} adds to its tokenizer (heparin, zoster)' in found
 
 
 def test_a_program_is_no_model(tmp_path):

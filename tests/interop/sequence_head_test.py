@@ -58,6 +58,8 @@ def assert_same(found, head):
 )
 def test_what_is_exported_is_read(tmp_path, head):
   params = export(tmp_path / 'out', head)
+  settings = json.loads((tmp_path / 'out/tokenizer_config.json').read_text())
+  assert settings['model_max_length'] == 6  # of 7 positions
   model = hugging_face.read(str(tmp_path / 'out'))
   found = model.head
   assert_same(found, head)
