@@ -100,11 +100,13 @@ def _check_decays(phases):
       f'phases.warmups={phases.warmups} must be 0 where '
       f'phases.learning_rates={rates} is 0'
     )
-  if any(warmup >= steps for _, warmup, steps in task.list_decays(phases)):
-    _fail(
-      f'phases.warmups={phases.warmups} leaves none of '
-      f'phases.steps={phases.steps} for the decay'
-    )
+  for rate, warmup, steps in task.list_decays(phases):
+    if warmup >= steps:
+      _fail(
+        f'phases.warmups={phases.warmups} leaves none of the {steps} updates of '
+        f'phases.steps={phases.steps} that begin at a rate of {rate:g} for the '
+        'decay'
+      )
 
 
 def _check_dropout(name, rate):

@@ -1,5 +1,6 @@
 """The paper's recipes, by size, as configs; profiles of implementations."""
 
+import itertools
 import re
 import textwrap
 
@@ -64,6 +65,22 @@ def set_size(c: config_dict.ConfigDict, size: str):
   c.model.attention_init = 'neighbours' if small else 'random'
   c.objective.unigram_bias = small
   c.objective.word_vectors = small
+
+
+def set_steps(c: config_dict.ConfigDict, steps: int):
+  """Sets the updates of all phases together, which keep their proportions.
+
+  Warm-ups of phases change with them, `optimizer.warmup_steps` only if nothing
+  would be left after it. Runs are logged, evaluated and saved five times at least.
+  """
+  old, total = c.phases.steps, sum(c.phases.steps)
+  ends = [round(x * steps / total) for x in itertools.accumulate(old, initial=0)]
+  c.phases.steps = tuple(b - a for a, b in itertools.pairwise(ends))
+  c.phases.warmups = tuple(x * steps // total for x in c.phases.warmups)
+  if c.optimizer.warmup_steps >= steps:
+    c.optimizer.warmup_steps = c.optimizer.warmup_steps * steps // total
+  for group in (c.eval, c.log, c.checkpoint):
+    group.every = min(group.every, max(steps // 5, 1))
 
 
 def finetuning(size: str = 'base') -> config_dict.ConfigDict:

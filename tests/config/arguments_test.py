@@ -17,7 +17,8 @@ def test_arguments():
 @pytest.mark.parametrize(
   'first, second, expected',
   [
-    ('smoke', 'steps=77', {'phases.steps': (77, 77), 'model.hidden_size': 64}),
+    ('smoke', 'steps=78', {'phases.steps': (39, 39), 'model.hidden_size': 64}),
+    ('steps=90', 'eval.every=80', {'eval.every': 80}),
     (
       'profile=hf',
       'epsilon=1e-5',
@@ -34,6 +35,23 @@ def test_arguments_may_stand_in_any_order(first, second, expected):
   for arguments in (f'{first},{second}', f'{second},{first}'):
     c = config.apply_arguments(config.pretraining('base'), arguments)
     assert {name: c[name] for name in expected} == expected
+
+
+def test_steps_are_those_of_all_phases():
+  c = config.apply_arguments(config.pretraining('base'), 'steps=3000')
+  assert c.phases.steps == (2700, 300)  # of 900,000 and 100,000
+  assert c.optimizer.warmup_steps == 30  # of 10,000, more than 3,000
+  assert c.log.every == 100
+  assert c.eval.every == c.checkpoint.every == 600
+  c = config.pretraining('base')
+  c.phases.steps = (4750, 4750, 4750, 500)
+  c.phases.warmups = (400, 0, 0, 100)
+  c = config.apply_arguments(c, 'steps=29500')  # twice as many
+  assert c.phases.steps == (9500, 9500, 9500, 1000)
+  assert c.phases.warmups == (800, 0, 0, 200)
+  assert c.optimizer.warmup_steps == 10_000
+  c = config.apply_arguments(config.finetuning('base'), 'steps=5,eval.every=9')
+  assert c.phases.steps == (5,) and c.eval.every == 9
 
 
 @pytest.mark.parametrize(

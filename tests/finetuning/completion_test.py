@@ -44,9 +44,7 @@ def test_sizes_come_from_the_model_and_steps_from_the_data(tmp_path):
   config_check.check(c)
 
 
-def test_rows_longer_than_those_of_pre_training_are_said(
-  tmp_path, monkeypatch
-):
+def test_rows_longer_than_those_of_pre_training_are_said(tmp_path, monkeypatch):
   warned = []
   monkeypatch.setattr(
     completion.transfer,
