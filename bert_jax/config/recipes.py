@@ -74,7 +74,9 @@ def set_steps(c: config_dict.ConfigDict, steps: int):
   would be left after it. Runs are logged, evaluated and saved five times at least.
   """
   old, total = c.phases.steps, sum(c.phases.steps)
-  ends = [round(x * steps / total) for x in itertools.accumulate(old, initial=0)]
+  ends = [
+    round(x * steps / total) for x in itertools.accumulate(old, initial=0)
+  ]
   c.phases.steps = tuple(b - a for a, b in itertools.pairwise(ends))
   c.phases.warmups = tuple(x * steps // total for x in c.phases.warmups)
   if c.optimizer.warmup_steps >= steps:

@@ -111,6 +111,12 @@ def describe(manifest: dict) -> list[str]:
   ]
 
 
+def get_constant_nsp(manifest: dict, length: int) -> float:
+  """Returns the NSP accuracy of always giving the commoner answer."""
+  share = manifest['lengths'][str(length)]['random_share']
+  return max(share, 1 - share)
+
+
 def list_warnings(manifest: dict) -> list[str]:
   """Returns lines for the terminal on text that may have been misread."""
   lines = warn_of_invalid(manifest['cleaned'], manifest['inputs'])

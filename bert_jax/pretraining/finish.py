@@ -138,11 +138,15 @@ def _has_letters(piece: str) -> bool:
 
 def _print_summary(config, workdir: str, exported: str | None, rows, last):
   facts = [r for r in rows if r['kind'] == 'run'][-1]
-  nsp = (
-    f', NSP accuracy {last["nsp_accuracy"]:.1%}'
-    if 'nsp_accuracy' in last
-    else ''
-  )
+  directory, nsp = paths.prepared_data(config, workdir), ''
+  if 'nsp_accuracy' in last:
+    constant = manifest_file.get_constant_nsp(
+      manifest_file.read(directory), config.phases.seq_length[-1]
+    )
+    nsp = (
+      f', NSP accuracy {last["nsp_accuracy"]:.1%} (a constant gets '
+      f'{constant:.1%})'
+    )
   gain = facts['unigram_entropy'] - last['mlm_loss']
   print(
     f'\nheld-out after {last["step"]:,} steps: MLM loss '
@@ -152,7 +156,6 @@ def _print_summary(config, workdir: str, exported: str | None, rows, last):
     f'{last["mlm_perplexity"]:.1f}, MLM accuracy {last["mlm_accuracy"]:.1%}'
     f'{nsp}'
   )
-  directory = paths.prepared_data(config, workdir)
   print(f'  {directory}: vocabulary, examples, manifest')
   where = [
     (paths.checkpoints(workdir), 'parameters and optimizer'),

@@ -23,6 +23,7 @@ _LEFT_OUT = (
 _MOST_ROWS = 12  # of the table of evaluations
 _CURVES = {
   'step': ('step', '{:,}'),
+  'seq_length': ('tokens a row', '{:,}'),
   'mlm_loss': ('MLM loss', '{:.3f}'),
   'mlm_perplexity': ('perplexity', '{:.1f}'),
   'mlm_accuracy': ('MLM accuracy', '{:.1%}'),
@@ -168,7 +169,11 @@ def _evaluation(config, manifest, rows):
     if shard['split'] == 'heldout'
   )
   sequences = min(sequences, config.eval.sequences)
+  if len(set(config.phases.seq_length)) > 1:  # else the column says nothing
+    lengths = np.repeat(config.phases.seq_length, config.phases.steps)
+    rows = [x | {'seq_length': int(lengths[x['step'] - 1])} for x in rows]
   columns = [name for name in _CURVES if name in rows[-1]]
+  constant = manifest_file.get_constant_nsp(manifest, int(length))
   chosen = np.linspace(0, len(rows) - 1, min(len(rows), _MOST_ROWS)).round()
   table = markdown.make_table(
     [_CURVES[name][0] for name in columns],
@@ -185,7 +190,13 @@ def _evaluation(config, manifest, rows):
       table,
       *_by_input(rows[-1]),
       f'Word frequencies alone give an MLM loss of '
-      f'{manifest["unigram_entropy"]:.3f}. It was evaluated on nothing else.',
+      f'{manifest["unigram_entropy"]:.3f}'
+      + (
+        f', and always the same answer an NSP accuracy of {constant:.1%}'
+        if 'nsp_accuracy' in columns
+        else ''
+      )
+      + '. It was evaluated on nothing else.',
     ]
   )
 

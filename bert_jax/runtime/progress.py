@@ -11,6 +11,7 @@ import tqdm
 tqdm.tqdm.set_lock(threading.RLock())
 
 _SECONDS_BETWEEN_LINES, _MOST_SECONDS = 10, 600
+_FEW = 12  # units, which take too different times for a rate
 
 
 def is_due(start: float, last: float) -> bool:
@@ -71,10 +72,12 @@ class Progress:
       print(f'{self._label}: {self.describe()}', flush=True)
 
   def describe(self) -> str:
-    """Returns 'done/total unit, rate, time left'."""
+    """Returns 'done/total unit, rate, time left', of a few units only the first."""
     seconds = max(time.monotonic() - self._start, 1e-9)
     rate = (self._done - self._first) / seconds
     size = tqdm.tqdm.format_sizeof if self._scaled else _plain
+    if self._total is not None and not self._scaled and self._total < _FEW:
+      return f'{size(self._done)}/{size(self._total)} {self._unit}'
     if self._total is None:
       return f'{size(self._done)} {self._unit}, {size(rate)} {self._unit}/s'
     left = (self._total - self._done) / rate if rate else float('inf')

@@ -102,7 +102,7 @@ class Meter:
     self._chip = self._find_chip()
     # On a CPU, more processes would share the cores with the updates.
     self._advises = jax.devices()[0].platform != 'cpu'
-    self._opened = self._shown = time.monotonic()
+    self._opened = self._shown = None  # when the first step was dispatched
     self._begin()
 
   def _find_chip(self) -> chips.Chip | None:
@@ -138,6 +138,8 @@ class Meter:
         batch.
     """
     self.flush()
+    if self._opened is None:
+      self._opened = self._shown = time.monotonic()
     self._pending = step, metrics, costs
 
   def flush(self):

@@ -27,6 +27,7 @@ MANIFEST = {
   'tokens': 60000,
   'unknown_share': 0.0123,
   'unigram_entropy': 6.4321,
+  'lengths': {'128': {'random_share': 0.42}},
   'shards': [
     {'split': 'train', 'files': {'128': {'records': 900}}},
     {'split': 'heldout', 'files': {'128': {'records': 70}}},
@@ -115,6 +116,17 @@ def test_rows_that_lack_something_are_left_out():
   assert make_text(left) == make_text(whole)
 
 
+def test_evaluations_on_rows_of_several_lengths_say_which():
+  rows = [make_row(step, nsp_accuracy=0.75) for step in (10, 20, 25)]
+  phases = {'phases.seq_length': (64, 128), 'phases.steps': (20, 5)}
+  text = make_text(rows, **phases)
+  assert '| step | tokens a row | MLM loss |' in text
+  for row in ('| 10 | 64 | 2.', '| 20 | 64 | 2.', '| 25 | 128 | 2.'):
+    assert row in text
+  # 42 % of the pairs are random.
+  assert 'always the same answer an NSP accuracy of 58.0%.' in text
+
+
 def test_fields_that_mean_nothing_in_pre_training_are_left_out():
   text = make_text()
   assert 'objective.mask_rate' in text
@@ -138,7 +150,7 @@ def test_the_model_it_started_from_is_named():
 def test_the_card_of_an_earlier_step_shows_no_later_ones(tmp_path):
   (tmp_path / 'config.json').write_text(to_json(make_config()))
   (tmp_path / 'data').mkdir()
-  manifest_file.write(str(tmp_path / 'data'), MANIFEST | {'lengths': {}})
+  manifest_file.write(str(tmp_path / 'data'), MANIFEST)
   rows = [json.dumps(make_row(step)) for step in (10, 20)]
   (tmp_path / 'metrics.jsonl').write_text('\n'.join([*rows, '']))
   for step, count in ((10, 1), (20, 2)):
