@@ -4,9 +4,12 @@
 
 PATH is the --workdir of a run, its export/, or another model with an MLM head
 that bert_jax.convert reads: a Hugging Face or Google folder, or .npz. Give as
-many sentences as you like, each in quotes and with one [MASK] or more.
+many sentences as you like, each in quotes and with one [MASK] or more. Text right
+after [MASK] is the next word; write [MASK]##s to hide only the beginning of one.
 """
 
+import re
+import sys
 from collections.abc import Sequence
 
 import jax
@@ -15,6 +18,7 @@ from absl import flags
 from bert_jax import errors
 from bert_jax.inference import fill, source
 from bert_jax.runtime import cli
+from bert_jax.tokenization.tokenizer import Tokenizer
 
 _BAR = 24  # length of the bar for a probability of 1, characters
 
@@ -30,6 +34,21 @@ def describe(sentence: str, guesses: Sequence[list[tuple[str, float]]]) -> str:
       bar = '█' * round(probability * _BAR)
       lines.append(f'  {word:<{width}}  {probability:6.1%}  {bar}'.rstrip())
   return '\n'.join(lines)
+
+
+def _list_notes(tokenizer: Tokenizer, sentence: str) -> list[str]:
+  """Returns why a sentence may not be read as it was meant."""
+  notes = []
+  unknown = tokenizer.encode(sentence)['input_ids'].count(tokenizer.unk_id)
+  if unknown:
+    count = errors.count(unknown, 'word')
+    notes.append(f"{count} of it cannot be spelt by the model's vocabulary")
+  if rest := re.search(r'\[MASK\](\w+)', sentence):
+    notes.append(
+      f'{rest[1]} is read as a word after [MASK]; [MASK]##{rest[1]} makes it the '
+      'rest of one'
+    )
+  return notes
 
 
 def _define_flags():
@@ -58,6 +77,8 @@ def main(argv: list[str]):
       flags.FLAGS.top,
     )
     print(('\n' if i else '') + describe(sentence, guesses))
+    for note in _list_notes(model.tokenizer, sentence):
+      print(f'note: {note}', file=sys.stderr)
 
 
 if __name__ == '__main__':

@@ -20,6 +20,7 @@ from bert_jax.tokenization import basic_tokenizer, word_table, wordpiece
 SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 
 _LITERAL_SPECIAL = re.compile('(' + '|'.join(map(re.escape, SPECIAL)) + ')')
+_REST = re.compile(r'##(\w+)')  # of a word that a special token begins
 
 # Splits text into words, before WordPiece.
 words = basic_tokenizer.split_words
@@ -129,7 +130,7 @@ class Tokenizer:
 
     Args:
       text: becomes [CLS] text [SEP]; '[MASK]' and other special tokens in it
-        become the special tokens' ids.
+        become the special tokens' ids. After '[MASK]##', the word goes on.
       pair: a second text, which adds pair [SEP] as segment 1.
 
     Returns:
@@ -158,7 +159,15 @@ class Tokenizer:
     parts = _LITERAL_SPECIAL.split(text)  # every second part is special
     out = []
     for k, part in enumerate(parts):
-      out += [self._index[part]] if k % 2 else self.ids([part])[0]
+      if k % 2:
+        out.append(self._index[part])
+        continue
+      if k and parts[k - 1] == '[MASK]' and (rest := _REST.match(part)):
+        for word in words(rest[1], self.lowercase, self.strip_accents):
+          packed = self._words.match(word, begins=False)
+          out += np.frombuffer(packed, self.id_type).tolist()
+        part = part[rest.end() :]
+      out += self.ids([part])[0]
     return out
 
   @functools.cached_property
