@@ -122,11 +122,17 @@ class Spans(supervised.Supervised):
     return span_answers.summarise(found.scores)
 
   def compare(self, names, labels, split, found, train):
-    """Scores answers; the constant is '' or the commonest training answer."""
+    """Scores answers; the constant is '' or, as of classes, the commonest one."""
     unanswerable = found.threshold is not None
-    constant = span_answers.predict_constant(train.answers, unanswerable)
-    nothing = span_answers.score([constant] * split.count(), split.answers)
-    return span_answers.compare(found.scores, nothing)
+    constants = (
+      span_answers.predict_constant(x.answers, unanswerable)
+      for x in (train, split)
+    )
+    scored = (
+      span_answers.score([x] * split.count(), split.answers) for x in constants
+    )
+    best = max(scored, key=lambda x: x[:, 1].mean())  # by F1
+    return span_answers.compare(found.scores, best)
 
   def find_problem(self, scored, found):
     """Returns the problem if no score is finite, otherwise as other tasks."""
@@ -164,7 +170,7 @@ class Spans(supervised.Supervised):
   def describe_constant(self, config, labels):
     if config.finetuning.unanswerable:
       return 'never answers'
-    return 'always gives the commonest answer of training'
+    return super().describe_constant(config, labels)
 
   def read_given(self, job):
     """Reads questions; they are scored if the file has the right answers."""

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import types
 import unicodedata
 
 import jax
@@ -263,6 +264,18 @@ def test_answers_that_are_all_the_same_or_not_finite_are_a_problem():
   ):
     found = span_answers.Answers(candidates, ['cat', 'cat'], None, None)
     assert spans.TASK.find_problem({}, found) == problem
+
+
+def test_a_constant_is_the_commonest_answer_of_training_or_of_the_split():
+  train = types.SimpleNamespace(answers=[('a',), ('a',), ('b',)])
+  split = types.SimpleNamespace(
+    answers=[('b',)] * 3 + [('a',)], count=lambda: 4
+  )
+  found = types.SimpleNamespace(threshold=None, scores=np.eye(4)[:, :2])
+  scored = spans.TASK.compare((), (), split, found, train)
+  assert scored['baseline'] == {'f1': 0.75, 'exact_match': 0.75}  # of b
+  # As predict has it, which knows no training rows.
+  assert spans.TASK.compare((), (), split, found, split) == scored
 
 
 def test_held_out_questions_are_collected_once_each(tmp_path):
