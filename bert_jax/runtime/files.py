@@ -126,8 +126,12 @@ def load_json(path: str):
 
 
 def write_json(path: str, value: Any):
-  """Writes a JSON file, see `storage.write`; raises ValueError for NaN."""
-  write_text(path, json.dumps(value, indent=2, allow_nan=False) + '\n')
+  r"""Writes a JSON file, see `storage.write`; raises ValueError for NaN.
+
+  All letters are as they are, but half an emoji, which UTF-8 has not: "\ud83d".
+  """
+  text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + '\n'
+  storage.write(path, text.encode(errors='backslashreplace'))
 
 
 def write_text(path: str, text: str):

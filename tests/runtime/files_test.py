@@ -16,6 +16,13 @@ def filled(text):
   return fill
 
 
+def test_json_has_letters_as_they_are(tmp_path):
+  value = {'뉴스': 'é\ud83d'}  # half an emoji
+  files.write_json(str(tmp_path / 'x'), value)
+  assert '"뉴스": "é\\ud83d"' in (tmp_path / 'x').read_text('utf-8')
+  assert files.load_json(str(tmp_path / 'x')) == value
+
+
 def test_a_file_replaces_the_old_or_leaves_it(tmp_path, monkeypatch):
   path = str(tmp_path / 'new' / 'x')
   files.write_file(path, filled('old'))
