@@ -55,7 +55,10 @@ def draw(
       path, lambda new: figure.savefig(new, format='png', dpi=110)
     )
   if any('missing from font' in str(w.message) for w in warned):
-    print('no font here has all letters of it; install one, such as Noto Sans')
+    print(
+      'no font here has all letters of it; install one, such as Noto '
+      'Sans or, for Chinese, Japanese and Korean, Noto Sans CJK'
+    )
 
 
 def make_figure(

@@ -3,6 +3,7 @@
 import functools
 import io
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 
 from bert_jax.inference import attention_plot
@@ -26,7 +27,12 @@ def _as_svg(draw):
   @functools.wraps(draw)
   def render(*args) -> str:
     file = io.StringIO()
-    with drawing.import_matplotlib().rc_context(_STYLE):
+    with (
+      drawing.import_matplotlib().rc_context(_STYLE),
+      warnings.catch_warnings(),
+    ):
+      # Of letters that no font here has: the reader's browser draws the text.
+      warnings.filterwarnings('ignore', 'Glyph .* missing from')
       draw(*args).savefig(file, **_FORMAT)
     # Without the XML header, and as wide as its place on the page.
     _, _, text = file.getvalue().partition('<svg')

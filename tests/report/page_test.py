@@ -158,6 +158,11 @@ def test_a_chart_is_the_same_bytes_again_and_takes_the_pages_colour():
   assert 'stroke: currentColor' in drawn[0] and '#000000' not in drawn[0]
 
 
+def test_letters_that_no_font_has_are_text_for_the_browser(recwarn):
+  drawn = charts.draw_curves('서울', {'a': ([1, 2], [3, 4])}, 'x', {}, {})
+  assert '서울' in drawn and not recwarn.list
+
+
 def test_what_is_no_run_is_refused(tmp_path):
   with pytest.raises(errors.UserError, match='config.json'):
     runs.find([str(tmp_path)])
