@@ -136,7 +136,8 @@ def read_wiki_pages(
   """Yields one document per WikiExtractor page.
 
   A page is <doc ...>, the title, lines of text, </doc>. In the text, &, < and >
-  are entities, unless WikiExtractor was told otherwise.
+  are entities, unless WikiExtractor was told otherwise. Of a page that has only a
+  title, the document is empty.
   """
   title: str | None = None
   page: list[str] = []
@@ -144,7 +145,7 @@ def read_wiki_pages(
   for offset, raw in lines:
     begin = _DOC.match(raw) if raw.startswith(b'<doc ') else None
     if begin or raw.startswith(b'</doc>'):
-      if page:
+      if inside:
         yield Document(page)
       page, inside = [], False
       if begin:
@@ -159,14 +160,17 @@ def read_wiki_pages(
           title = None  # the page begins by repeating its title
         else:
           page.append(line)
-  if page:
+  if inside:
     yield Document(page)  # the file ends within a page
 
 
 def read_jsonl(
   path: str, lines: Lines, stop: int, field: str, counts: collections.Counter
 ) -> Iterator[Document]:
-  """Yields a document per line: a JSON object whose `field` holds the text."""
+  """Yields a document per line: a JSON object whose `field` holds the text.
+
+  It is empty for JSON's null.
+  """
   parts: list[bytes] = []
   begin = size = 0
   for offset, raw in lines:
@@ -193,15 +197,15 @@ def _json_line(path, offset, parts, size, field, counts):
     return
   try:
     text = json.loads(line.decode('utf-8', 'surrogateescape'))[field]
-    if not isinstance(text, str):
+    if not isinstance(text, str | None):
       raise TypeError
   except (ValueError, KeyError, TypeError, RecursionError):
     raise errors.UserError(
       f'{path}, the line at byte {offset}, is not a JSON object with a string '
-      f'{field!r}: {line[:60]!r}; give one such object per line, or name its '
-      'field.'
+      f'{field!r}: {line[:60]!r}; correct it, or name the field of the text by '
+      'data.field.'
     ) from None
-  yield Document(split_lines(text, counts))
+  yield Document(split_lines(text or '', counts))
 
 
 def split_lines(text: str, counts: collections.Counter) -> list[str]:

@@ -89,7 +89,9 @@ def load_tokenizer(directory: str) -> tokenizer.Tokenizer:
 def describe(manifest: dict) -> list[str]:
   """Returns lines for the terminal: documents, inputs, accents and rows."""
   found = manifest['documents']
+  cleaned = ', '.join(f'{x} {n:,}' for x, n in manifest['cleaned'].items())
   return [
+    *([f'cleaned: {cleaned}'] if cleaned else []),
     f'data: {found["train"]:,} documents or parts of long ones, '
     f'{manifest["tokens"]:,} tokens ({manifest["unknown_share"]:.2%} unknown), '
     f'{found["heldout"]:,} held out',

@@ -44,7 +44,7 @@ _PAGES = (
   b'<doc id="13" url="https://x?curid=13" title="Owls">\nOwls\n</doc>\n'
   b'<doc id="14" url="https://x?curid=14" title="Mice">\nMice\n\nHide.\n'
 )
-_JSONL = b'{"text": "One.\\nTwo."}\n\n{"text": ""}\n{"text": "Three."}'
+_JSONL = b'{"text": "One.\\nTwo."}\n\n{"text": null}\n{"text": "Three."}'
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ _JSONL = b'{"text": "One.\\nTwo."}\n\n{"text": ""}\n{"text": "Three."}'
       _TEXT,
       [['One.', 'Two.'], ['Three.'], ['Four.', 'Five.'], ['Six.']],
     ),
-    (_pages, _PAGES, [['They fight.', 'Cats & "Dogs"'], ['Hide.']]),
+    (_pages, _PAGES, [['They fight.', 'Cats & "Dogs"'], [], ['Hide.']]),
     (_jsonl, _JSONL, [['One.', 'Two.'], [], ['Three.']]),
   ],
 )

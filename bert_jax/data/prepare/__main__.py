@@ -122,8 +122,7 @@ def main(argv: list[str]):
   if f.runner == 'beam':
     runner = functools.partial(prepare.run_on_beam, options=argv[1:])
   manifest = prepare.prepare(recipe, f.output, runner)
-  cleaned = [f'{name}: {n:,}' for name, n in manifest['cleaned'].items()]
-  for line in [*cleaned, *manifest_file.describe(manifest)]:
+  for line in manifest_file.describe(manifest):
     print(f'{f.output}: {line}')
   for line in manifest_file.list_warnings(manifest):
     print(line)
