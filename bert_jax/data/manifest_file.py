@@ -18,10 +18,10 @@ from bert_jax.tokenization import tokenizer
 NAME = 'manifest.json'
 _CHECKSUM = 'checksum'
 
-# The share of unknown tokens to warn of. Vocabularies made for their text leave
+# The share of unknown tokens, or words, to warn of. Vocabularies made for their text leave
 # 0.003% to 0.4% unknown (docs/vocabulary.md, docs/tokenizer.md); this is well
 # above, and well below the share of one for another script.
-_UNKNOWN = 0.03
+UNKNOWN = 0.03
 # Plain text whose files have at least so many documents, of fewer bytes on
 # average, may have been split at each paragraph: those of 20 novels have 694
 # "documents" of 425 bytes each.
@@ -92,11 +92,11 @@ def describe(manifest: dict) -> list[str]:
   cleaned = ', '.join(f'{x} {n:,}' for x, n in manifest['cleaned'].items())
   return [
     *([f'cleaned: {cleaned}'] if cleaned else []),
-    f'data: {found["train"]:,} documents or parts of long ones, '
+    f'data: {errors.count(found["train"], "document")} or parts of long ones, '
     f'{manifest["tokens"]:,} tokens ({manifest["unknown_share"]:.2%} unknown), '
     f'{found["heldout"]:,} held out',
     *(
-      f'{given["input"]}: {given["documents"]:,} documents, {train:,} tokens to '
+      f'{given["input"]}: {errors.count(given["documents"], "document")}, {train:,} tokens to '
       f'train on, {held:,} held out ({held / max(train + held, 1):.1%}, '
       f'{given["heldout"]["parts"]:,} documents or parts of long ones)'
       for given in manifest['inputs']
@@ -124,7 +124,7 @@ def list_warnings(manifest: dict) -> list[str]:
   lines = warn_of_invalid(manifest['cleaned'], manifest['inputs'])
   if manifest['recipe']['layout'] == 'paragraphs':
     lines += filter(None, map(_find_split_files, manifest['inputs']))
-  if manifest['unknown_share'] > _UNKNOWN:
+  if manifest['unknown_share'] > UNKNOWN:
     lines.append(
       f'WARNING: {manifest["unknown_share"]:.1%} of the tokens are unknown to '
       'the vocabulary, and nothing can be learnt of them; train a vocabulary '

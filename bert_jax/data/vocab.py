@@ -91,11 +91,17 @@ def describe(
     f'held-out text of {words.total():,} words',
     'tokens per word  unknown words  one-token words  characters  vocabulary',
   ]
-  for name, vocab in vocabs.items():
-    fit = vocab_pieces.measure(vocab, words)
+  fits = {name: vocab_pieces.measure(x, words) for name, x in vocabs.items()}
+  for name, fit in fits.items():
     lines.append(
       f'{fit.tokens_per_word:15.4f}  {fit.unknown:13.4%}  {fit.whole:15.2%}'
       f'  {fit.characters:10.4%}  {name}'
+    )
+  [first, *_] = fits.values()
+  if first.unknown > manifest_file.UNKNOWN:
+    lines.append(
+      f'WARNING: {first.unknown:.1%} of the words are unknown, and nothing can be '
+      'learnt of them; set a larger --size'
     )
   return '\n'.join(lines)
 

@@ -145,14 +145,18 @@ def describe(c: config_dict.ConfigDict, rows: int) -> str:
   rate, epochs = choose(c, rows)
   few = ', which is few' if steps < _FEW else ''
   plan = (
-    f'{steps:,} updates{few}: {c.finetuning.epochs:g} epochs of {rows:,} rows in '
+    f'{steps:,} updates{few}: {_count(c.finetuning.epochs)} of {rows:,} rows in '
     f'batches of {batch_size}, learning rate {c.optimizer.learning_rate:g}'
   )
   chosen = (c.optimizer.learning_rate, c.finetuning.epochs) == (rate, epochs)
   word = (
-    'for' if chosen else f'not {epochs:g} epochs at {rate:g}, the default for'
+    'for' if chosen else f'not {_count(epochs)} at {rate:g}, the default for'
   )
   return f'{plan} ({word} a hidden size of {c.model.hidden_size})'
+
+
+def _count(epochs: float) -> str:
+  return f'{epochs:g} epoch{"" if epochs == 1 else "s"}'
 
 
 def advise(c: config_dict.ConfigDict, rows: int) -> str:

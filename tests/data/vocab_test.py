@@ -1,5 +1,6 @@
 """The command that trains a vocabulary."""
 
+import collections
 import os
 
 import pytest
@@ -66,6 +67,11 @@ def test_it_measures_on_held_out_text(tmp_path, capfd):
   # 'the' is 4 words of the former and one of the latter.
   assert lines[4].split()[1] == f'{1 - 47 / 278:.4%}'
   assert not err  # SentencePiece keeps quiet
+  assert 'WARNING' not in out
+  few = vocab.describe(
+    {'x': [*tokenizer.SPECIAL, 'the']}, collections.Counter(the=9, a=1)
+  )
+  assert 'WARNING: 10.0% of the words are unknown' in few
 
 
 def test_a_single_document_is_enough_though_nothing_is_held_out(tmp_path):
