@@ -103,9 +103,9 @@ def _check_decays(phases):
   for rate, warmup, steps in task.list_decays(phases):
     if warmup >= steps:
       _fail(
-        f'phases.warmups={phases.warmups} leaves none of the {steps} updates of '
-        f'phases.steps={phases.steps} that begin at a rate of {rate:g} for the '
-        'decay'
+        f'phases.warmups={phases.warmups}, phases.steps={phases.steps}: of '
+        f'{steps} updates with the rate {rate:g}, {warmup} for the warm-up leave '
+        'none for the decay'
       )
 
 

@@ -8,7 +8,6 @@ many sentences as you like, each in quotes and with one [MASK] or more. Text rig
 after [MASK] is the next word; write [MASK]##s to hide only the beginning of one.
 """
 
-import re
 import sys
 from collections.abc import Sequence
 
@@ -36,19 +35,10 @@ def describe(sentence: str, guesses: Sequence[list[tuple[str, float]]]) -> str:
   return '\n'.join(lines)
 
 
-def _list_notes(tokenizer: Tokenizer, sentence: str) -> list[str]:
-  """Returns why a sentence may not be read as it was meant."""
-  notes = []
-  unknown = tokenizer.encode(sentence)['input_ids'].count(tokenizer.unk_id)
-  if unknown:
-    count = errors.count(unknown, 'word')
-    notes.append(f"{count} of it cannot be spelt by the model's vocabulary")
-  if rest := re.search(r'\[MASK\](\w+)', sentence):
-    notes.append(
-      f'{rest[1]} is read as a word after [MASK]; [MASK]##{rest[1]} makes it the '
-      'rest of one'
-    )
-  return notes
+def _count_unknown(tokenizer: Tokenizer, sentence: str) -> int:
+  """Returns how many words the vocabulary cannot spell."""
+  ids = tokenizer.encode(sentence)['input_ids']
+  return ids.count(tokenizer.unk_id) - sentence.count('[UNK]')
 
 
 def _define_flags():
@@ -77,8 +67,12 @@ def main(argv: list[str]):
       flags.FLAGS.top,
     )
     print(('\n' if i else '') + describe(sentence, guesses))
-    for note in _list_notes(model.tokenizer, sentence):
-      print(f'note: {note}', file=sys.stderr)
+    if unknown := _count_unknown(model.tokenizer, sentence):
+      count = errors.count(unknown, 'word')
+      print(
+        f"WARNING: {count} of it cannot be spelt by the model's vocabulary",
+        file=sys.stderr,
+      )
 
 
 if __name__ == '__main__':

@@ -67,8 +67,8 @@ READ = FROZEN | {'model.bilstm': 8}
     # A decay continues only after one, and without warmup.
     (decays((0.0, 1e-3), (0, 5)), 'must not begin with 0'),
     (decays((1e-3, 0.0), (5, 5)), 'must be 0 where'),
-    (decays((1e-3, 1e-3), (5, 200_000)), 'leaves none of'),
-    (decays((1e-3, 0.0), (1_000_000, 0)), 'leaves none of'),
+    (decays((1e-3, 1e-3), (5, 200_000)), 'leave none for'),
+    (decays((1e-3, 0.0), (1_000_000, 0)), 'leave none for'),
     # The last layer is needed everywhere but for masked tokens.
     (LAST | {'compute.scan_layers': True}, 'last_layer=predicted is for pre-'),
     (

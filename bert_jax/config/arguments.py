@@ -22,8 +22,8 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
       fine-tuning at any size), `steps=N` (updates of pre-training in all, see
       `recipes.set_steps`) and `field=value`, separated by commas. They are
       applied in this order, and of one kind in the given one. A field is named
-      by its dotted path, or by the last part of it if unique; a single value for
-      a field of phases applies to all phases.
+      by its dotted path, or by the last part of it if unique; any other
+      single value for a field of phases applies to all phases.
   """
   items = [item for item in arguments.split(',') if item]
   items.sort(key=_rank)
@@ -47,7 +47,7 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
 
 def _rank(item: str) -> int:
   """Returns when an argument is applied: before what overrides its fields."""
-  first = 'smoke', 'size', 'profile', 'steps', 'phases.steps'
+  first = 'smoke', 'size', 'profile', 'steps'
   name = item.partition('=')[0]
   return first.index(name) if name in first else len(first)
 
@@ -81,7 +81,7 @@ def set_field(c: config_dict.ConfigDict, name: str, value: str) -> str:
     raise errors.UserError(
       f'config argument {name}={value}: {error}.'
     ) from None
-  if path == 'phases.steps' and c.task == 'pretraining':
+  if name == 'steps' and c.task == 'pretraining':
     recipes.set_steps(c, new[0])
     return path
   with c.ignore_type():

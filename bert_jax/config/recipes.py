@@ -68,19 +68,21 @@ def set_size(c: config_dict.ConfigDict, size: str):
 
 
 def set_steps(c: config_dict.ConfigDict, steps: int):
-  """Sets the updates of all phases together, which keep their proportions.
+  """Sets the updates of all phases together; they and warm-ups keep their shares.
 
-  Warm-ups of phases change with them, `optimizer.warmup_steps` only if nothing
-  would be left after it. Runs are logged, evaluated and saved five times at least.
+  Runs are logged, evaluated and saved five times at least.
   """
   old, total = c.phases.steps, sum(c.phases.steps)
   ends = [
-    round(x * steps / total) for x in itertools.accumulate(old, initial=0)
+    round(n * steps / total) for n in itertools.accumulate(old, initial=0)
   ]
   c.phases.steps = tuple(b - a for a, b in itertools.pairwise(ends))
-  c.phases.warmups = tuple(x * steps // total for x in c.phases.warmups)
-  if c.optimizer.warmup_steps >= steps:
-    c.optimizer.warmup_steps = c.optimizer.warmup_steps * steps // total
+  if min(c.phases.steps) < 1:
+    raise errors.UserError(
+      f'steps={steps} leaves a phase without any: {c.phases.steps}; give more.'
+    )
+  c.phases.warmups = tuple(n * steps // total for n in c.phases.warmups)
+  c.optimizer.warmup_steps = c.optimizer.warmup_steps * steps // total
   for group in (c.eval, c.log, c.checkpoint):
     group.every = min(group.every, max(steps // 5, 1))
 

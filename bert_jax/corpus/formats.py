@@ -202,8 +202,8 @@ def _json_line(path, offset, parts, size, field, counts):
   except (ValueError, KeyError, TypeError, RecursionError):
     raise errors.UserError(
       f'{path}, the line at byte {offset}, is not a JSON object with a string '
-      f'{field!r}: {line[:60]!r}; correct it, or name the field of the text by '
-      'data.field.'
+      f'{field!r}: {line[:60]!r}; give one such object per line, or name the '
+      'field of the text by data.field.'
     ) from None
   yield Document(split_lines(text or '', counts))
 

@@ -25,10 +25,6 @@ _LANGUAGES = frozenset(
 # script has less; a corpus of many languages, one of them Korean, has more.
 _LEAST = 0.01
 
-_MUCH = (
-  0.4  # of a text in one of these languages it is more, white space included
-)
-
 # Text keeps its accents if at least this share of a vocabulary's pieces has
 # marks. Google's uncased vocabularies have none, the cased ones 2% and 19%; a
 # few such pieces may be due to another version of Unicode.
@@ -79,10 +75,10 @@ def judge_text(language: str, seen: collections.Counter) -> Decision:
   if language.lower() in _LANGUAGES:
     return Decision(False, f'in language {language} marks are parts of letters')
   share = seen['caseless'] / max(seen['characters'], 1)
-  reason = f'{share:.1%} of the characters are letters of scripts without case'
-  if share > _MUCH:
-    reason += f', so set data.language={language} to the language of the text'
-  return Decision(share < _LEAST, reason)
+  return Decision(
+    share < _LEAST,
+    f'{share:.1%} of the characters are letters of scripts without case',
+  )
 
 
 def count_scripts(text: str, seen: collections.Counter):

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,7 +19,7 @@ from bert_jax.tokenization import tokenizer
 NAME = 'manifest.json'
 _CHECKSUM = 'checksum'
 
-# The share of unknown tokens, or words, to warn of. Vocabularies made for their text leave
+# The share of unknown tokens to warn of. Vocabularies made for their text leave
 # 0.003% to 0.4% unknown (docs/vocabulary.md, docs/tokenizer.md); this is well
 # above, and well below the share of one for another script.
 UNKNOWN = 0.03
@@ -96,8 +97,9 @@ def describe(manifest: dict) -> list[str]:
     f'{manifest["tokens"]:,} tokens ({manifest["unknown_share"]:.2%} unknown), '
     f'{found["heldout"]:,} held out',
     *(
-      f'{given["input"]}: {errors.count(given["documents"], "document")}, {train:,} tokens to '
-      f'train on, {held:,} held out ({held / max(train + held, 1):.1%}, '
+      f'{given["input"]}: {errors.count(given["documents"], "document")}, '
+      f'{train:,} tokens to train on, {held:,} held out '
+      f'({held / max(train + held, 1):.1%}, '
       f'{given["heldout"]["parts"]:,} documents or parts of long ones)'
       for given in manifest['inputs']
       for train, held in [
@@ -114,23 +116,45 @@ def describe(manifest: dict) -> list[str]:
 
 
 def get_constant_nsp(manifest: dict, length: int) -> float:
-  """Returns the NSP accuracy of always giving the commoner answer."""
-  share = manifest['lengths'][str(length)]['random_share']
+  """Returns the NSP accuracy of the better constant on the held-out rows."""
+  held = [
+    shard['files'][str(length)]
+    for shard in manifest['shards']
+    if shard['split'] == 'heldout'
+  ]
+  share = sum(x['random'] for x in held) / max(sum(x['pairs'] for x in held), 1)
   return max(share, 1 - share)
 
 
-def list_warnings(manifest: dict) -> list[str]:
-  """Returns lines for the terminal on text that may have been misread."""
+def list_warnings(manifest: dict, words: Sequence[str]) -> list[str]:
+  """Returns lines for the terminal on text that may have been misread.
+
+  Args:
+    words: the vocabulary.
+  """
   lines = warn_of_invalid(manifest['cleaned'], manifest['inputs'])
+  if manifest['recipe']['language'] == 'en' and not _is_latin(words):
+    lines.append(
+      'WARNING: most letters of the vocabulary are not Latin, but data.language=en, '
+      'by whose rules sentences are split; prepare the data again with their '
+      'language, such as data.language=ko'
+    )
   if manifest['recipe']['layout'] == 'paragraphs':
     lines += filter(None, map(_find_split_files, manifest['inputs']))
   if manifest['unknown_share'] > UNKNOWN:
     lines.append(
       f'WARNING: {manifest["unknown_share"]:.1%} of the tokens are unknown to '
-      'the vocabulary, and nothing can be learnt of them; train a vocabulary '
+      'the vocabulary, and nothing can be learnt from them; train a vocabulary '
       'on this text with bert_jax.data.vocab'
     )
   return lines
+
+
+def _is_latin(words: Sequence[str]) -> bool:
+  """Returns whether at least half of the letters of words are Latin."""
+  letters = [c for word in words for c in word if c.isalpha()]
+  latin = sum(unicodedata.name(c, '').startswith('LATIN') for c in letters)
+  return 2 * latin >= len(letters)
 
 
 def _find_split_files(given: dict) -> str:

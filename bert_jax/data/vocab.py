@@ -98,10 +98,11 @@ def describe(
       f'  {fit.characters:10.4%}  {name}'
     )
   [first, *_] = fits.values()
-  if first.unknown > manifest_file.UNKNOWN:
+  unknown = first.unknown / first.tokens_per_word  # share of the tokens
+  if unknown > manifest_file.UNKNOWN:
     lines.append(
-      f'WARNING: {first.unknown:.1%} of the words are unknown, and nothing can be '
-      'learnt of them; set a larger --size'
+      f'WARNING: {unknown:.1%} of the tokens are unknown, and nothing can be learnt '
+      'from them; try a larger --size'
     )
   return '\n'.join(lines)
 

@@ -17,6 +17,7 @@ from bert_jax.config import recipes
 from bert_jax.finetuning import buckets, packing, starting, supervised
 from bert_jax.inference import fine_tuned, transfer
 from bert_jax.model import classifier
+from bert_jax.parallel import distributed
 from bert_jax.workdir import claim
 
 _LENGTH_STEP = 8  # tokens
@@ -44,7 +45,7 @@ def complete(
   _refuse_packing(c)
   if not claim.is_final(workdir):
     _fill_from_data(c, data, rows)
-    for path in fine_tuned.list_sources(c):
+    for path in fine_tuned.list_sources(c) * distributed.is_first():
       transfer.warn_of_long_rows(c, path)
   print(f'{describe(c, rows)}\n{buckets.describe(c)}', flush=True)
   return c

@@ -74,7 +74,10 @@ class RowTask(supervised.Supervised):
     show = labels.__getitem__ if labels else table_files.format_number
     columns = {'id': map(str, split.list_ids())}
     if split.labels is not None:
-      columns['label'] = map(show, split.labels)
+      # Of a number the shortest text that is the same float32, as it was written.
+      columns['label'] = map(
+        labels.__getitem__ if labels else str, split.labels
+      )
     columns['prediction'] = map(show, found['chosen'])
     if 'probability' in found:
       likely = found['probability']

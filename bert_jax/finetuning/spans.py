@@ -124,10 +124,10 @@ class Spans(supervised.Supervised):
   def compare(self, names, labels, split, found, train):
     """Scores answers; the constant is '' or, as of classes, the commonest one."""
     unanswerable = found.threshold is not None
-    constants = (
+    constants = {
       span_answers.predict_constant(x.answers, unanswerable)
       for x in (train, split)
-    )
+    }
     scored = (
       span_answers.score([x] * split.count(), split.answers) for x in constants
     )

@@ -114,8 +114,8 @@ def _warn_of_added_words(path: str, left_over: Sequence[str]):
     print(
       f'WARNING: {errors.count(len(words), "word")} that {path} adds to its '
       f'tokenizer ({errors.listing(words, most=3)}) and their embeddings are not '
-      'used here, so the text is split otherwise than by transformers; write them '
-      'at the end of its vocab.txt, in the order of their ids',
+      'used here, so the text is split otherwise than by transformers '
+      '(docs/convert.md says what helps)',
       flush=True,
     )
 

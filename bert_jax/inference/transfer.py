@@ -110,9 +110,10 @@ def warn_of_long_rows(c: config_dict.ConfigDict, path: str):
     theirs = files.load_json(paths.config(run))
   except (OSError, ValueError):
     return  # another kind of model, of which it is not known
+  if not isinstance(theirs, dict) or theirs.get('task') != 'pretraining':
+    return
   longest = max(theirs.get('phases.seq_length', [math.inf]))
-  pretrained = theirs.get('task') == 'pretraining'
-  if pretrained and max(c.phases.seq_length) > longest:
+  if max(c.phases.seq_length) > longest:
     print(
       f'WARNING: phases.seq_length={c.phases.seq_length}, but {run} was trained '
       f'on rows of {longest} tokens: its other positions are random, so that '

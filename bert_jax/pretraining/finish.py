@@ -192,10 +192,11 @@ def _print_next(
   shipped = config.data.input == FIELDS['data.input'].default
   if shipped and not config.data.dir:
     own = "--config=configs/budget.py:cpu_quarter --config.data.input='TEXT'"
+    what = "TEXT: files of your own; see 'Your own text' in README.md"
   else:
-    # The columns `text` and `label` of a CSV, TSV or JSONL file.
     own = (
       f'--config=configs/classify.py --config.init_from={shlex.quote(workdir)} '
-      '--config.data.input=FILE'
+      '--config.data.input=train=FILE'
     )
-  print(f'  python -m bert_jax.main {own} --workdir=NEW')
+    what = 'FILE: a CSV, TSV or JSONL file with the columns text and label'
+  print(f'  python -m bert_jax.main {own} --workdir=NEW\n    ({what})')

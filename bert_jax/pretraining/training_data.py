@@ -52,9 +52,9 @@ def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
     directory = dataset.fetch(directory, set(config.phases.seq_length))
   manifest = manifest_file.read(directory)
   check_manifest(config, directory, manifest)
-  lines = manifest_file.describe(manifest) + manifest_file.list_warnings(
-    manifest
-  )
+  words = manifest_file.load_tokenizer(directory).vocab
+  lines = manifest_file.describe(manifest)
+  lines += manifest_file.list_warnings(manifest, words)
   print('\n'.join(lines))
   return directory
 

@@ -4,6 +4,7 @@ import html
 import itertools
 import os
 import textwrap
+import time
 from collections.abc import Iterable, Mapping, Sequence
 
 import bert_jax
@@ -112,7 +113,7 @@ def _describe(run: runs.Run) -> dict[str, str]:
     'layers x hidden size': f'{m.num_layers} x {m.hidden_size}',
     'heads': f'{m.num_heads}',
     'rows x tokens a batch': ', then '.join(batches),
-    'state': ': '.join(filter(None, map(run.status.get, ('state', 'message')))),
+    'state': _describe_state(run.status),
     'updates': f'{last.get("step", 0):,} of {sum(c.phases.steps):,}',
   }
   for name, (key, form) in _LAST.items():
@@ -127,6 +128,15 @@ def _describe(run: runs.Run) -> dict[str, str]:
   described['hours of training'] = f'{run.count_seconds() / 3600:.2f}'
   described['device'] = ', '.join([' x '.join(device), *others])
   return described
+
+
+def _describe_state(status: Mapping) -> str:
+  """Returns how the run is doing, or was when it last wrote `status.json`."""
+  state = status.get('state', '')
+  if state in ('starting', 'running') and 'time' in status:
+    then = time.strftime('%Y-%m-%d %H:%M', time.localtime(status['time']))
+    state = f'{state}, as of {then}'
+  return ': '.join(filter(None, (state, status.get('message'))))
 
 
 # (rows of the log, what they are drawn over, title, what is drawn)

@@ -161,6 +161,10 @@ def _arrange(argv: Sequence[str]) -> list[str]:
     re.sub('(?<=[=,])~(?=/|$)', lambda _: home, x) if x.startswith('-') else x
     for x in given
   ]
+  for name in ('--config', '-config'):  # and its value as the next argument
+    if name in given[:-1]:
+      i = given.index(name)
+      given[i : i + 2] = [f'--config={given[i + 1]}']
   given.sort(key=lambda x: not x.startswith('--config='))
   return [command, *given, *argv[end:]]
 

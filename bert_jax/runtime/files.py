@@ -128,7 +128,7 @@ def load_json(path: str):
 def write_json(path: str, value: Any):
   r"""Writes a JSON file, see `storage.write`; raises ValueError for NaN.
 
-  All letters are as they are, but half an emoji, which UTF-8 has not: "\ud83d".
+  Letters are not escaped, but lone surrogates, which UTF-8 lacks, are: "\ud83d".
   """
   text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + '\n'
   storage.write(path, text.encode(errors='backslashreplace'))

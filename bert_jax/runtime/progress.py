@@ -72,7 +72,7 @@ class Progress:
       print(f'{self._label}: {self.describe()}', flush=True)
 
   def describe(self) -> str:
-    """Returns 'done/total unit, rate, time left', of a few units only the first."""
+    """Returns 'done/total unit, rate, time left', without the last two if few."""
     seconds = max(time.monotonic() - self._start, 1e-9)
     rate = (self._done - self._first) / seconds
     size = tqdm.tqdm.format_sizeof if self._scaled else _plain

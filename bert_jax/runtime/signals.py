@@ -104,7 +104,7 @@ def recording():
   def handler(signum):
     stop.signum = stop.signum or signum
     name = signal.Signals(signum).name
-    line = f'\n{name}: stopping after this step, or after compiling.\n'
+    line = f'\n{name}: stopping after this step, or compiling, and saving.\n'
     # Not by `print`, in which the signal may have come.
     with contextlib.suppress(OSError):  # the terminal may be gone
       os.write(sys.stdout.fileno(), line.encode())

@@ -20,7 +20,8 @@ from bert_jax.tokenization import basic_tokenizer, word_table, wordpiece
 SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 
 _LITERAL_SPECIAL = re.compile('(' + '|'.join(map(re.escape, SPECIAL)) + ')')
-_REST = re.compile(r'##(\w+)')  # of a word that a special token begins
+# The rest of a word that [MASK] begins; vowel signs, as in Hindi, are no \w.
+_REST = re.compile(r'##[^\W_]|##[\u0900-\u109f]')
 
 # Splits text into words, before WordPiece.
 words = basic_tokenizer.split_words
@@ -162,11 +163,11 @@ class Tokenizer:
       if k % 2:
         out.append(self._index[part])
         continue
-      if k and parts[k - 1] == '[MASK]' and (rest := _REST.match(part)):
-        for word in words(rest[1], self.lowercase, self.strip_accents):
-          packed = self._words.match(word, begins=False)
-          out += np.frombuffer(packed, self.id_type).tolist()
-        part = part[rest.end() :]
+      if k and parts[k - 1] == '[MASK]' and _REST.match(part):
+        rest, *others = words(part[2:], self.lowercase, self.strip_accents)
+        packed = self._words.match(rest, begins=False)
+        out += np.frombuffer(packed, self.id_type).tolist()
+        part = ' '.join(others)
       out += self.ids([part])[0]
     return out
 

@@ -40,16 +40,18 @@ def test_arguments_may_stand_in_any_order(first, second, expected):
 def test_steps_are_those_of_all_phases():
   c = config.apply_arguments(config.pretraining('base'), 'steps=3000')
   assert c.phases.steps == (2700, 300)  # of 900,000 and 100,000
-  assert c.optimizer.warmup_steps == 30  # of 10,000, more than 3,000
+  assert c.optimizer.warmup_steps == 30  # of 10,000
   assert c.log.every == 100
   assert c.eval.every == c.checkpoint.every == 600
+  c = config.apply_arguments(config.pretraining('base'), 'phases.steps=30')
+  assert c.phases.steps == (30, 30)  # as any other field of phases
   c = config.pretraining('base')
   c.phases.steps = (4750, 4750, 4750, 500)
   c.phases.warmups = (400, 0, 0, 100)
   c = config.apply_arguments(c, 'steps=29500')  # twice as many
   assert c.phases.steps == (9500, 9500, 9500, 1000)
   assert c.phases.warmups == (800, 0, 0, 200)
-  assert c.optimizer.warmup_steps == 10_000
+  assert c.optimizer.warmup_steps == 20_000
   c = config.apply_arguments(config.finetuning('base'), 'steps=5,eval.every=9')
   assert c.phases.steps == (5,) and c.eval.every == 9
 
@@ -62,6 +64,7 @@ def test_steps_are_those_of_all_phases():
     ('profile=bert', 'profile=bert is not one of paper, google, hf'),
     ('size=2x96', "'2x96' is not one of tiny, mini.*such as 3x768x12"),
     ('seed=x', 'seed=x: is not a whole number'),
+    ('steps=2', r'steps=2 leaves a phase without any: \(2, 0\)'),
     ('learning_rate=x', 'learning_rate=x: is not a number'),
     ('zzz=1', r"'zzz' is unknown; bert_jax/config/fields.py has all.$"),
     ('nsp=no', 'is not true or false'),

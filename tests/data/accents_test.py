@@ -41,12 +41,6 @@ def test_a_foreign_name_does_not_decide_but_one_part_in_a_hundred_does():
   )
 
 
-@pytest.mark.parametrize('language, said', [('en', True), ('ko', False)])
-def test_text_in_another_language_than_was_given_is_said(language, said):
-  decided = accents.judge_text(language, _seen('한국어 문장이다. ' * 9))
-  assert (f'set data.language={language} to' in str(decided)) == said
-
-
 def test_letters_of_any_plane_and_halves_of_surrogate_pairs_are_counted():
   assert _seen('a\ud800\U0001f600\U00020000\U00011005') == {
     'characters': 5,

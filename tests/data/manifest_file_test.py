@@ -40,16 +40,31 @@ def test_files_that_were_split_at_each_paragraph_are_noticed(change, warns):
   books = {'input': '*.txt', 'documents': 20, 'text_bytes': 20 * 999}
   books |= {'files': [{'path': 'a.txt'}, {'path': 'b.txt'}], **change}
   manifest = {
-    'recipe': {'layout': change.get('layout', 'paragraphs')},
+    'recipe': {'layout': change.get('layout', 'paragraphs'), 'language': 'en'},
     'inputs': [books],
     'cleaned': {},
     'unknown_share': 0.0,
   }
-  assert manifest_file.list_warnings(manifest) == warns * [
+  assert manifest_file.list_warnings(manifest, ['a']) == warns * [
     'WARNING: the 2 files of *.txt are 20 documents of 999 bytes on average, '
     'since blank lines separate them; if each file is a document, prepare them '
     'again with data.layout=files'
   ]
+
+
+@pytest.mark.parametrize(
+  'language, words, warns',
+  [
+    ('en', ['[PAD]', '한국', '중국', 'a', '中国人'], True),
+    ('ko', ['[PAD]', '한국', '중국', 'a', '中国人'], False),
+    ('en', ['[PAD]', 'мы', 'é'], False),  # 2 of 6
+  ],
+)
+def test_text_in_another_script_than_english_is_noticed(language, words, warns):
+  manifest = {'inputs': [], 'cleaned': {}, 'unknown_share': 0.0}
+  manifest['recipe'] = {'layout': 'files', 'language': language}
+  found = manifest_file.list_warnings(manifest, words)
+  assert ['data.language=ko' in x for x in found] == [True] * warns
 
 
 @pytest.mark.parametrize(

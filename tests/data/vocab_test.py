@@ -71,7 +71,7 @@ def test_it_measures_on_held_out_text(tmp_path, capfd):
   few = vocab.describe(
     {'x': [*tokenizer.SPECIAL, 'the']}, collections.Counter(the=9, a=1)
   )
-  assert 'WARNING: 10.0% of the words are unknown' in few
+  assert 'WARNING: 10.0% of the tokens are unknown' in few
 
 
 def test_a_single_document_is_enough_though_nothing_is_held_out(tmp_path):

@@ -72,6 +72,7 @@ NO_LIST = "line 1 .*'choices' what is not a list of two or more texts"
     ([make_row(['a', 'b']), {'context': 'a', 'question': 'b'}], 'line 2 .*wh'),
     ([{'context': 'a', 'question': 'b'}], "neither a column 'choices' with li"),
     ([make_row(['a', 'b'], 0, 3)], "line 1 has in 'question' a int, not"),
+    ([make_row(['a', None])], NO_LIST),
     (
       [{'context': 'a', 'question': 'b', 'choices0': 'c', 'choices2': 'd'}],
       'nor choices0 and choices1',

@@ -79,9 +79,10 @@ def test_the_command_to_try_holds_a_sentence_of_the_text(capsys, sentence):
   ]
   assert command[4:] in ([sentence], ['--', sentence])
   assert (command[4] == '--') == sentence.startswith('-')
-  [*command, source, _, _] = shlex.split(lines[-1])
+  [*command, source, given, _] = shlex.split(lines[-2])
   assert command[3:] == ['--config=configs/classify.py']
   assert source == '--config.init_from=/runs/a b'
+  assert given == '--config.data.input=train=FILE'
 
 
 def write_heldout(tmp_path, corrupt):

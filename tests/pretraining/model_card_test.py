@@ -27,11 +27,16 @@ MANIFEST = {
   'tokens': 60000,
   'unknown_share': 0.0123,
   'unigram_entropy': 6.4321,
-  'lengths': {'128': {'random_share': 0.42}},
   'shards': [
     {'split': 'train', 'files': {'128': {'records': 900}}},
-    {'split': 'heldout', 'files': {'128': {'records': 70}}},
-    {'split': 'heldout', 'files': {'128': {'records': 7}}},
+    {
+      'split': 'heldout',
+      'files': {'128': {'records': 70, 'pairs': 90, 'random': 36}},
+    },
+    {
+      'split': 'heldout',
+      'files': {'128': {'records': 7, 'pairs': 10, 'random': 6}},
+    },
   ],
 }
 
@@ -150,7 +155,7 @@ def test_the_model_it_started_from_is_named():
 def test_the_card_of_an_earlier_step_shows_no_later_ones(tmp_path):
   (tmp_path / 'config.json').write_text(to_json(make_config()))
   (tmp_path / 'data').mkdir()
-  manifest_file.write(str(tmp_path / 'data'), MANIFEST)
+  manifest_file.write(str(tmp_path / 'data'), MANIFEST | {'lengths': {}})
   rows = [json.dumps(make_row(step)) for step in (10, 20)]
   (tmp_path / 'metrics.jsonl').write_text('\n'.join([*rows, '']))
   for step, count in ((10, 1), (20, 2)):

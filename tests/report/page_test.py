@@ -158,6 +158,12 @@ def test_a_chart_is_the_same_bytes_again_and_takes_the_pages_colour():
   assert 'stroke: currentColor' in drawn[0] and '#000000' not in drawn[0]
 
 
+def test_when_a_run_was_last_heard_of_stands_beside_running():
+  run = make_run(status={'state': 'running', 'time': 0.0})
+  [state] = find_row(page.render([run], [NOTHING], {}), 'state')
+  assert re.fullmatch('running, as of 19(69|70)-.*:00', state)
+
+
 def test_letters_that_no_font_has_are_text_for_the_browser(recwarn):
   drawn = charts.draw_curves('서울', {'a': ([1, 2], [3, 4])}, 'x', {}, {})
   assert '서울' in drawn and not recwarn.list

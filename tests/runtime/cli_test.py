@@ -25,6 +25,10 @@ def test_flags_are_put_in_order_and_know_the_home_folder(monkeypatch):
     *('--config.data.input=train=/home/me/a,dev=/home/me/b', '--', '--c=~/d'),
   ]
 
+  assert cli._arrange(['x', '--a=1', '--config', 'c.py', 'b']) == [
+    *('x', '--config=c.py', '--a=1', 'b')
+  ]
+
 
 _COMMAND = """
 from bert_jax import errors

@@ -105,6 +105,8 @@ def test_ids_are_those_of_tokenizers(texts, lowercase, strip_accents):
     ('[MASK]##AffAble man', ['##aff', '##able', 'man']),
     ('[MASK]##man', ['[UNK]']),  # it begins words only
     ('[MASK]## man', ['[UNK]', '[UNK]', 'man']),
+    ('[MASK]##a\u0301ffable', ['##aff', '##able']),
+    ('[MASK]##aff.the', ['##aff', '.', 'the']),
   ],
 )
 def test_a_mask_may_be_the_beginning_of_a_word(tmp_path, text, pieces):

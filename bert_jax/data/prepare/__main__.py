@@ -124,7 +124,8 @@ def main(argv: list[str]):
   manifest = prepare.prepare(recipe, f.output, runner)
   for line in manifest_file.describe(manifest):
     print(f'{f.output}: {line}')
-  for line in manifest_file.list_warnings(manifest):
+  words = manifest_file.load_tokenizer(f.output).vocab
+  for line in manifest_file.list_warnings(manifest, words):
     print(line)
 
 

@@ -71,12 +71,6 @@ class Examples(splits.Content):
       return [_number(self.path, x) for x in self.units]
     return [x.label for x in self.units]
 
-  def list_groups(self):
-    """Returns, for each row, the first one with its texts and label."""
-    first: dict[tuple, int] = {}
-    keys = [(x.text, x.pair, x.label) for x in self.units]
-    return [first.setdefault(key, i) for i, key in enumerate(keys)]
-
   def list_keys(self):
     return [(x.line, (x.text, x.pair)) for x in self.units]
 
@@ -152,8 +146,8 @@ def choose_columns(
   units = [
     Example(
       line,
-      get_text(table, line, row, text),
-      get_text(table, line, row, pair) if pair else None,
+      _get_text_or_null(table, line, row, text),
+      _get_text_or_null(table, line, row, pair) if pair else None,
       _to_text(row.get(label) if label else None),
       str(i),
     )
@@ -172,19 +166,20 @@ def refuse_columns(table: table_files.Table, problem: str, field: str):
 
 
 def get_text(table: table_files.Table, line: int, row: dict, name: str) -> str:
-  """Returns the text in a column, '' for JSON's null.
-
-  Raises errors.UserError for another type.
-  """
+  """Returns the text in a column; raises errors.UserError for another type."""
   value = row.get(name)
-  if value is None and name in row:
-    return ''
   if not isinstance(value, str):
     got = 'nothing' if value is None else f'a {type(value).__name__}'
     raise errors.at_line(
       table.path, line, f'has in {name!r} {got}, not a text; correct that line.'
     )
   return value
+
+
+def _get_text_or_null(table, line, row, name) -> str:
+  """Returns the text in a column, '' for JSON's null."""
+  is_null = name in row and row[name] is None
+  return '' if is_null else get_text(table, line, row, name)
 
 
 def _to_text(value) -> str:

@@ -68,15 +68,23 @@ def test_null_is_a_text_without_words(tmp_path):
   assert train.texts == [''] and train.list_empty() == [1]
 
 
-def test_equal_rows_are_held_out_together(tmp_path):
-  rows = [f'text {i // 2},{"ab"[i % 4 // 2]}\n' for i in range(80)]
-  rows += ['other,a\n', 'other,b\n']  # which stay two
+@pytest.mark.parametrize('copies', [1, 2, 50])
+def test_no_copy_of_a_training_row_is_held_out(tmp_path, copies):
+  rows = [f'text {i},{"ab"[i % 2]}\n' for i in range(100)]
+  rows += [f'often,{"ab"[i % 2]}\n' for i in range(copies)]
   given = tmp_path / 'train.csv'
   given.write_text('text,label\n' + ''.join(rows))
+  found = read_splits(source(f'train={given}', heldout=0.2))
+  train, dev = ([x.text for x in found[s].units] for s in ('train', 'dev'))
+  assert not set(train) & set(dev) and len(train + dev) == 100 + copies
+  assert 10 <= len(dev) <= 30  # a fifth of the texts that occur once
+
+
+def test_a_file_of_copies_is_split_all_the_same(tmp_path):
+  given = tmp_path / 'train.csv'
+  given.write_text('text,label\n' + 'x,a\nx,b\n' * 20)
   found = read_splits(source(f'train={given}'))
-  train, dev = ({x.text for x in found[s].units} for s in ('train', 'dev'))
-  assert len(train | dev) == 41 and not (train & dev) - {'other'}
-  assert 39 <= len(found['dev'].units) <= 43
+  assert len(found['dev'].units) == 20
 
 
 @pytest.mark.parametrize(
