@@ -15,7 +15,7 @@ from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import pretrain
 from bert_jax.train import gradient, optimizer, task
 from bert_jax.train.fit import fit
-from bert_jax.train.step import init_state, train_step
+from bert_jax.train.step import init_state, jit_rates, train_step
 from bert_jax.workdir import log
 
 ROWS, LENGTH, PREDICTIONS, VOCAB = 8, 6, 3, 11
@@ -188,8 +188,8 @@ def _jit_step(dropout, parts, mesh, fields):
     objective=make_objective(c),
     mesh=mesh,
     tx=optimizer.make(c.optimizer),
-    schedule=optimizer.make_schedule(c),
     parts=parts,
     reduce_dtype=c.optimizer.reduce_dtype,
   )
-  return jax.jit(functools.partial(train_step, update=how))
+  rates = jit_rates(c, how.mesh)(0)
+  return jax.jit(functools.partial(train_step, rates=rates, update=how))

@@ -20,7 +20,7 @@ from bert_jax.parallel import device_mesh
 from bert_jax.tokenization import tokenizer
 from bert_jax.train import gradient, task
 from bert_jax.train.optimizer import make
-from bert_jax.train.step import init_state, train_step
+from bert_jax.train.step import init_state, jit_rates, train_step
 
 STEPS, ROWS, LENGTH, VOCAB = 100, 16, 48, 512
 MOST = 1e-4
@@ -104,7 +104,8 @@ def train(c, objective, state, batches, last):
   (phase,) = task.list_phases(c)
   mesh = device_mesh.make_mesh(devices=jax.devices()[:1])
   how = gradient.make_update(c, objective, phase, mesh)
-  step = jax.jit(functools.partial(train_step, update=how))
+  rates = jit_rates(c, mesh)(0)
+  step = jax.jit(functools.partial(train_step, rates=rates, update=how))
   module = fine_tuned.make_module(c, model_config(c))
   apply, losses, shape = jax.jit(module.apply), [], last['input_ids'].shape
   if c.task == 'choice':

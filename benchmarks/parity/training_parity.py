@@ -11,7 +11,7 @@ from bert_jax.interop import rename
 from bert_jax.model import parameters
 from bert_jax.parallel import device_mesh
 from bert_jax.train import gradient, task
-from bert_jax.train.step import train_step
+from bert_jax.train.step import jit_rates, train_step
 
 
 def ours(c, objective, state, batches):
@@ -19,7 +19,8 @@ def ours(c, objective, state, batches):
   (phase,) = task.list_phases(c)
   mesh = device_mesh.make_mesh(devices=jax.devices()[:1])
   how = gradient.make_update(c, objective, phase, mesh)
-  step = jax.jit(functools.partial(train_step, update=how))
+  rates = jit_rates(c, mesh)(0)
+  step = jax.jit(functools.partial(train_step, rates=rates, update=how))
   losses = []
   for batch in batches:
     state, metrics = step(state, batch, jax.random.key(c.seed))

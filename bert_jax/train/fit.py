@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import shlex
 import sys
 from typing import Any
@@ -124,7 +125,7 @@ def _list_left(phases, done):
 
 def _compile(run, start, phases, done, at_once) -> dict[int, dict[int, dict]]:
   """Compiles a run; returns {phase's number: {length: {name: program}}}."""
-  at_once = {programs.PLACE, programs.PLACE_KEY, *at_once}
+  at_once = {programs.PLACE, programs.PLACE_KEY, programs.RATES, *at_once}
   later = [program for name, program in start.items() if name not in at_once]
   mesh, say = run.mesh, run.bar.write
   if advice := tuning.find_advice(run.config, mesh.devices.flat[0]):
@@ -189,6 +190,7 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
     objective=objective,
     mesh=mesh,
     key=start[programs.PLACE_KEY].jitted(step.run_key(config)),
+    rates=functools.lru_cache(1)(start[programs.RATES].jitted),
     stop=stop,
     pulse=pulse,
     checkpoints=checkpoints,

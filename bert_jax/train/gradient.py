@@ -25,7 +25,6 @@ class Update:
 
   Attributes:
     tx: the optimizer, from `optimizer.make`; takes the argument `finite`.
-    schedule: step -> learning rate, from `optimizer.make_schedule`.
     parts: micro-batches; row r belongs to number r % parts, so that each
       device has rows of every one.
     clip: clips a micro-batch's gradient, see `optimizer.make_clip`, or None.
@@ -38,7 +37,6 @@ class Update:
   objective: Objective
   mesh: Mesh
   tx: optax.GradientTransformation
-  schedule: Callable[[Any], Any]
   parts: int = 1
   clip: Callable[[Any], Any] | None = None
   dtype: str = 'float32'
@@ -54,7 +52,6 @@ def make_update(
     objective=objective,
     mesh=mesh,
     tx=optimizer.make(config.optimizer),
-    schedule=optimizer.make_schedule(config),
     parts=phase.accumulate,
     clip=optimizer.make_clip(config.optimizer),
     dtype=config.model.dtype,

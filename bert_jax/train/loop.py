@@ -16,7 +16,7 @@ from bert_jax.parallel import device_mesh, distributed
 from bert_jax.runtime import prefetch, progress
 from bert_jax.train import evaluate, programs
 from bert_jax.train.run import Run
-from bert_jax.train.step import TrainState
+from bert_jax.train.step import BLOCK, TrainState
 from bert_jax.train.task import HELD_OUT, Phase, count_work, list_phases
 
 
@@ -157,6 +157,7 @@ def _update(run, number, batches, flops, update, state):
   start = time.monotonic()
   batch = next(batches)
   run.pulse.updates += 1
+  rates = run.rates((number - 1) // BLOCK)
   costs = {'flops': _choose(flops, batch), 'waited': time.monotonic() - start}
   with jax.transfer_guard('disallow'):
     arrays = device_mesh.put_batch(run.mesh, batch)
@@ -164,7 +165,7 @@ def _update(run, number, batches, flops, update, state):
     costs['tokens'] = distributed.sum_global(
       batch['input_mask'], arrays['input_mask']
     )
-    state, metrics = update(state, arrays, run.key)
+    state, metrics = update(state, arrays, run.key, rates)
     run.stop.ask_ahead(run.mesh, run.must_save())
     run.meter.add(number, metrics, costs)
   run.status.note(step=number)

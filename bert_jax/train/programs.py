@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh
 from ml_collections import config_dict
 
@@ -27,11 +28,13 @@ from bert_jax.train.task import Objective, Phase, split_by_length
 from bert_jax.workdir import fingerprint
 
 INITIALISE, PLACE, PLACE_KEY = 'initial state', 'placement', 'placement of keys'
+RATES = 'learning rates'
 FINGERPRINT, COUNT, VOTE = 'fingerprint', 'count of tokens', 'vote to stop'
 GATHER, EVALUATE, TRAIN = 'gather for export', 'evaluation', 'training step'
 GROUP = 'layout for checkpoints'
 
 _SECONDS = 1  # between checks of what is done
+_NUMBER = jax.ShapeDtypeStruct((), jnp.int32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +79,7 @@ def list_start(
     Program(INITIALISE, init, (key,)),
     Program(PLACE, distributed.jit_put(layout.params), (shapes.params,)),
     Program(PLACE_KEY, replicate, (run_key,)),
+    Program(RATES, step.jit_rates(config, mesh), (_NUMBER,)),
     Program(FINGERPRINT, fingerprint.of_leaves, (state,)),
   ]
   if writers := device_mesh.group_writers(mesh):
@@ -109,10 +113,13 @@ def list_phase(
   make = functools.partial(Program, phase=phase.number, length=phase.seq_length)
   train = step.jit_train(config, objective, phase, mesh)
   evaluate = step.jit_eval(config, objective, mesh)
-  key = _place(key, device_mesh.replicate(mesh))
+  key, rates = (
+    _place(x, device_mesh.replicate(mesh))
+    for x in (key, jax.ShapeDtypeStruct((step.BLOCK,), jnp.float32))
+  )
   found = [make(EVALUATE, evaluate, (state.params, held_out))]
   if phase.steps:
-    found.insert(0, make(TRAIN, train, (state, batch, key)))
+    found.insert(0, make(TRAIN, train, (state, batch, key, rates)))
   if _hosts(mesh) > 1:
     found.append(make(COUNT, distributed.sum_of, (batch['input_mask'],)))
   return found

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -151,6 +152,8 @@ class Run:
   Attributes:
     mesh: axes (data, model), see `device_mesh.make_mesh`.
     key: random key of the run, on the mesh.
+    rates: learning rates on the mesh, by the number of a block, see
+      `step.jit_rates`.
   """
 
   config: Any
@@ -158,6 +161,7 @@ class Run:
   objective: Objective
   mesh: Mesh
   key: jax.Array
+  rates: Callable[[int], jax.Array]
   stop: Stop
   pulse: Pulse
   checkpoints: Checkpoints

@@ -13,9 +13,10 @@ from ml_collections import config_dict
 
 from bert_jax.model import precision
 from bert_jax.parallel import device_mesh, partition
-from bert_jax.train import device_rows, gradient, tuning
+from bert_jax.train import device_rows, gradient, optimizer, tuning
 from bert_jax.train.task import Objective, Phase
 
+BLOCK = 1024  # updates whose learning rates are on the devices at a time
 _RNG = {'threefry': 'threefry2x32', 'rbg': 'rbg'}
 
 
@@ -47,10 +48,23 @@ def run_key(config: config_dict.ConfigDict):
   return jax.random.key(config.seed, impl=_RNG[config.rng])
 
 
+def jit_rates(config: config_dict.ConfigDict, mesh: Mesh):
+  """Returns the learning rates of `BLOCK` updates as a function of their block.
+
+  Updates 0 to BLOCK - 1 are block 0. The rates are an argument of the training
+  step, so that runs which differ in nothing else share a compiled program.
+  """
+  schedule = optimizer.make_schedule(config)
+  return jax.jit(
+    lambda block: schedule(block * BLOCK + jnp.arange(BLOCK)),
+    out_shardings=device_mesh.replicate(mesh),
+  )
+
+
 def jit_train(
   config: config_dict.ConfigDict, objective: Objective, phase: Phase, mesh: Mesh
 ):
-  """Returns the update of a phase: (state, batch, key) -> (state, metrics)."""
+  """Returns the update of a phase, `train_step` without its last argument."""
   update = gradient.make_update(config, objective, phase, mesh)
   step = functools.partial(train_step, update=update)
   return _jit(config, step, donate_argnums=0)
@@ -77,7 +91,11 @@ def _jit(config, step, **how):
 
 
 def train_step(
-  state: TrainState, batch: Any, key: jax.Array, update: gradient.Update
+  state: TrainState,
+  batch: Any,
+  key: jax.Array,
+  rates: jax.Array,
+  update: gradient.Update,
 ):
   """Makes one update.
 
@@ -89,6 +107,7 @@ def train_step(
   Args:
     state: donated.
     key: random key of the run; the step is folded in here.
+    rates: learning rates of the update's block, [BLOCK], see `jit_rates`.
 
   Returns:
     (state, metrics): metrics hold `sums`, {name: (sum, count)}, and
@@ -101,7 +120,7 @@ def train_step(
   grad_norm = optax.tree.norm(grads)
   loss = sum(sums[name] for name in objective.losses)
   finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
-  learning_rate = update.schedule(state.step)
+  learning_rate = rates[state.step % BLOCK]
   updates, opt_state = optax.with_extra_args_support(update.tx).update(
     grads, state.opt_state, state.params, finite=finite
   )

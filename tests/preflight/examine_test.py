@@ -347,6 +347,7 @@ def test_every_program_is_compiled_for_absent_chips(tmp_path):
   report = json.loads((tmp_path / 'b' / 'x.json').read_text())
   assert {p['name'] for p in report['programs'] if p['ok']} == {
     *(programs.INITIALISE, programs.PLACE, programs.PLACE_KEY),
+    programs.RATES,
     *(programs.FINGERPRINT, programs.TRAIN, programs.EVALUATE),
   }
   found = report['phases'][0]

@@ -10,7 +10,7 @@ import pytest
 from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import replay_rows
 from bert_jax.train import gradient, task
-from bert_jax.train.step import run_key, train_step
+from bert_jax.train.step import jit_rates, run_key, train_step
 from tests import training
 
 STEP = 5
@@ -33,7 +33,8 @@ def train(c, batch):
   )
   state = training.make_state()
   state = state.replace(opt_state=how.tx.init(state.params))
-  step = jax.jit(functools.partial(train_step, update=how))
+  rates = jit_rates(c, mesh)(0)
+  step = jax.jit(functools.partial(train_step, rates=rates, update=how))
   return jax.device_get(step(state, batch, run_key(c))[1])
 
 

@@ -42,6 +42,22 @@ def check_kernels(found, device):
       assert ('gelu_backward' in text) == (name == programs.TRAIN)
 
 
+def test_runs_that_differ_in_their_rates_share_a_compiled_update():
+  mesh = device_mesh.make_mesh(devices=jax.devices()[:1])
+
+  def lower(steps, **changes):
+    c = training.small_config((steps,), **changes)
+    [phase] = task.list_phases(c)
+    listed = programs.list_phase(c, training.make_objective(c), mesh, phase)
+    return listed[0].lower().as_text()
+
+  one = lower(9)
+  assert (
+    lower(20, optimizer__learning_rate=1e-5, optimizer__warmup_steps=3) == one
+  )
+  assert lower(9, optimizer__weight_decay=0.5) != one
+
+
 # Each width that a shipped config has; of table 6 the heads that are not among
 # the others'. All heads of the GPU's kernels are lowered in tests/ops.
 @pytest.mark.parametrize(

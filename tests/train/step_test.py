@@ -14,7 +14,13 @@ from bert_jax import config
 from bert_jax.parallel import device_mesh, partition
 from bert_jax.pretraining import pretrain
 from bert_jax.train import gradient, optimizer
-from bert_jax.train.step import TrainState, jit_eval, train_step
+from bert_jax.train.step import (
+  BLOCK,
+  TrainState,
+  jit_eval,
+  jit_rates,
+  train_step,
+)
 from tests import training
 
 
@@ -222,16 +228,31 @@ def test_what_is_averaged_and_clipped_as_one(unit, expected):
     objective=linear,
     mesh=device_mesh.make_mesh(devices=jax.devices()[:1]),
     tx=optax.identity(),
-    schedule=lambda step: 1.0,
     parts=2,
     clip=optimizer.make_clip(c),
   )
-  step = functools.partial(train_step, update=how)
+  step = functools.partial(train_step, rates=jnp.ones(BLOCK), update=how)
   new, metrics = jax.jit(step)(state, batch, jax.random.key(0))
   assert new.params['nsp']['bias'].tolist() == pytest.approx(
     [-x for x in expected]
   )
   assert float(metrics['grad_norm']) == pytest.approx(math.hypot(*expected))
+
+
+def test_rates_come_by_blocks_of_updates():
+  c = config.pretraining('base')
+  mesh = device_mesh.make_mesh(devices=jax.devices()[:2])
+  rates, rate = jit_rates(c, mesh), optimizer.make_schedule(c)
+  for step in (0, 1, 10_000, 10_240, 999_999, 1_000_000):
+    found = rates(step // BLOCK)[step % BLOCK]
+    assert float(found) == pytest.approx(float(rate(step)), abs=1e-10)
+  # The update takes its own.
+  state, update = training.make_step()
+  _, metrics = update(state, training.make_batch(0), jax.random.key(1))
+  wanted = optimizer.make_schedule(training.small_config((100,)))(state.step)
+  assert float(metrics['learning_rate']) == pytest.approx(
+    float(wanted), rel=1e-6
+  )
 
 
 def test_one_golden_step():

@@ -31,15 +31,16 @@ def trainer(c, batches):
   start = {p.name: p for p in programs.list_start(c, learnt, mesh)}
   state = start[programs.INITIALISE].jitted(jax.random.key(c.seed))
   key = start[programs.PLACE_KEY].jitted(run_key(c))
+  rates = start[programs.RATES].jitted(0)
   put = functools.partial(device_mesh.put_batch, mesh)
   update = jit_train(c, learnt, phase, mesh)
-  update = update.lower(state, put(batches[0]), key).compile()
+  update = update.lower(state, put(batches[0]), key, rates).compile()
   source = itertools.cycle(batches)
 
   def train(steps):
     nonlocal state
     for _ in range(steps):
-      state, metrics = update(state, put(next(source)), key)
+      state, metrics = update(state, put(next(source)), key, rates)
     sums = jax.device_get(metrics['sums'])
     return sum(float(a / n) for k, (a, n) in sums.items() if 'loss' in k)
 
