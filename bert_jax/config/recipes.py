@@ -1,6 +1,5 @@
 """The paper's recipes, by size, as configs; profiles of implementations."""
 
-import itertools
 import re
 import textwrap
 
@@ -73,14 +72,11 @@ def set_steps(c: config_dict.ConfigDict, steps: int):
   Runs are logged, evaluated and saved five times at least.
   """
   old, total = c.phases.steps, sum(c.phases.steps)
-  ends = [
-    round(n * steps / total) for n in itertools.accumulate(old, initial=0)
-  ]
-  c.phases.steps = tuple(b - a for a, b in itertools.pairwise(ends))
-  if min(c.phases.steps) < 1:
-    raise errors.UserError(
-      f'steps={steps} leaves a phase without any: {c.phases.steps}; give more.'
-    )
+  new = [max(1, round(n * steps / total)) for n in old]
+  new[old.index(max(old))] += steps - sum(new)  # what rounding left
+  if min(new) < 1:
+    raise errors.UserError(f'steps={steps} is too few for {len(old)} phases.')
+  c.phases.steps = tuple(new)
   c.phases.warmups = tuple(n * steps // total for n in c.phases.warmups)
   c.optimizer.warmup_steps = c.optimizer.warmup_steps * steps // total
   for group in (c.eval, c.log, c.checkpoint):

@@ -43,6 +43,8 @@ def test_steps_are_those_of_all_phases():
   assert c.optimizer.warmup_steps == 30  # of 10,000
   assert c.log.every == 100
   assert c.eval.every == c.checkpoint.every == 600
+  c = config.apply_arguments(config.pretraining('base'), 'steps=2')
+  assert c.phases.steps == (1, 1)
   c = config.apply_arguments(config.pretraining('base'), 'phases.steps=30')
   assert c.phases.steps == (30, 30)  # as any other field of phases
   c = config.pretraining('base')
@@ -64,7 +66,7 @@ def test_steps_are_those_of_all_phases():
     ('profile=bert', 'profile=bert is not one of paper, google, hf'),
     ('size=2x96', "'2x96' is not one of tiny, mini.*such as 3x768x12"),
     ('seed=x', 'seed=x: is not a whole number'),
-    ('steps=2', r'steps=2 leaves a phase without any: \(2, 0\)'),
+    ('steps=1', 'steps=1 is too few for 2 phases'),
     ('learning_rate=x', 'learning_rate=x: is not a number'),
     ('zzz=1', r"'zzz' is unknown; bert_jax/config/fields.py has all.$"),
     ('nsp=no', 'is not true or false'),
