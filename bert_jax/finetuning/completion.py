@@ -45,8 +45,9 @@ def complete(
   _refuse_packing(c)
   if not claim.is_final(workdir):
     _fill_from_data(c, data, rows)
-    for path in fine_tuned.list_sources(c) * distributed.is_first():
-      transfer.warn_of_long_rows(c, path)
+    if distributed.is_first():
+      for path in fine_tuned.list_sources(c):
+        transfer.warn_of_long_rows(c, path)
   print(f'{describe(c, rows)}\n{buckets.describe(c)}', flush=True)
   return c
 

@@ -164,10 +164,12 @@ class Tokenizer:
         out.append(self._index[part])
         continue
       if k and parts[k - 1] == '[MASK]' and _REST.match(part):
-        rest, *others = words(part[2:], self.lowercase, self.strip_accents)
+        word, _, part = part[2:].partition(' ')
+        found = words(word, self.lowercase, self.strip_accents)
+        rest, *others = found or ['']  # nothing, if marks are stripped
         packed = self._words.match(rest, begins=False)
         out += np.frombuffer(packed, self.id_type).tolist()
-        part = ' '.join(others)
+        part = ' '.join([*others, part])
       out += self.ids([part])[0]
     return out
 

@@ -107,6 +107,7 @@ def test_ids_are_those_of_tokenizers(texts, lowercase, strip_accents):
     ('[MASK]## man', ['[UNK]', '[UNK]', 'man']),
     ('[MASK]##a\u0301ffable', ['##aff', '##able']),
     ('[MASK]##aff.the', ['##aff', '.', 'the']),
+    ('[MASK]##\u0902 man', ['man']),  # a mark, which is stripped
   ],
 )
 def test_a_mask_may_be_the_beginning_of_a_word(tmp_path, text, pieces):
