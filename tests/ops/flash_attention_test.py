@@ -147,6 +147,6 @@ def test_heads_of_each_size_lower_for_gpus(k, dtype, length):
   assert {'flash_forward', 'flash_backward'} <= set(
     re.findall(r'flash_\w+', text)
   )
-  # Not more blocks in advance than there are.
+  # Not more blocks in advance than there are, or than cheap GPUs have memory for.
   stages = set(re.findall(r'num_stages = (\d)', text))
-  assert stages == {str(min(3, length // 64))}
+  assert stages == {str(min(2 if k == 128 else 3, length // 64))}
