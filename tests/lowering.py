@@ -10,7 +10,7 @@ from ml_collections import config_dict
 from bert_jax import tasks
 from bert_jax.config import apply_arguments
 from bert_jax.parallel import device_mesh
-from bert_jax.preflight import gpus
+from bert_jax.preflight import gpu_compiler
 from bert_jax.train import programs, task, tuning
 
 
@@ -88,7 +88,7 @@ def lower_for_gpus(function, *arguments):
 
 
 def _lower_program(program, platform):
-  if platform == 'gpu':
-    return gpus.lower(program).as_text()
+  gpu_compiler.tell_pallas()
   traced = program.jitted.trace(*program.arguments)
+  platform = {'gpu': 'cuda'}.get(platform, platform)
   return traced.lower(lowering_platforms=(platform,)).as_text()

@@ -1,5 +1,6 @@
 """What step.py has to reach on a GPU, and what preflight said before."""
 
+import os
 import statistics
 
 # The least share of the chip's peak, by layers, hidden size and length.
@@ -45,13 +46,16 @@ def foresee(c, chip) -> dict:
   import jax
 
   from bert_jax.hardware import accelerators
-  from bert_jax.preflight import gpus
+  from bert_jax.preflight import examine
   from bert_jax.train import task
 
   jax.config.update('jax_platforms', 'cpu')  # leaves the GPU to others
   where = accelerators.parse(f'{chip.name}:1')
   phases = task.list_phases(c)
-  _, (facts,) = gpus.examine_run(c, where, phases, lambda line: None)
+  quick = True  # compiling all layers would keep the GPU waiting
+  flags = os.environ.get('XLA_FLAGS', '')
+  _, (facts,), _ = examine.examine(c, where, phases, quick, lambda line: None)
+  os.environ['XLA_FLAGS'] = flags  # those for absent GPUs are not for peers
   return facts
 
 

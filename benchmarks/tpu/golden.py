@@ -103,7 +103,7 @@ def compile_training(c, phase, mesh) -> compile_step.Compiled:
   (outcome,) = programs.compile_all([step], device.platform, lambda line: None)
   if outcome.refused:
     programs.get_executables([outcome])
-  return compile_step.examine(outcome)
+  return compile_step.examine(outcome, 'tpu')
 
 
 def _shardings(c, mesh) -> dict:

@@ -1,10 +1,10 @@
-"""Compiles many kinds of runs for TPUs, without a TPU.
+"""Compiles many kinds of runs for TPUs and GPUs, without any.
 
-  python benchmarks/tpu/matrix.py --folder=DIR [--chips=v4,v5e] \\
+  python benchmarks/tpu/matrix.py --folder=DIR [--chips=v4,h200] \\
     [--cases='base;packed']
 
 Each cell of the table is a run: all its programs, for sequences of 128 tokens
-unless the case says otherwise, are compiled in full by the TPU compiler, as
+unless the case says otherwise, are compiled in full by the chip's compiler, as
 `bert_jax.main` compiles them before its first step; `predictions` are the
 programs of the commands that use a trained model. Models have one layer, or
 two if scanned, and 2,000 words; where a case names no size, it is that of
@@ -24,7 +24,6 @@ import argparse
 import concurrent.futures
 import contextlib
 import dataclasses
-import importlib.util
 import os
 import subprocess
 import sys
@@ -37,10 +36,10 @@ from bert_jax.config import apply_arguments, recipes
 from bert_jax.hardware import accelerators
 from bert_jax.parallel import device_mesh
 from bert_jax.preflight import compile_step
-from bert_jax.runtime import files
+from bert_jax.runtime import compilers, files
 from bert_jax.train import programs, task, tuning
 
-# {chip: slices of four chips, of sixteen}
+# {chip: slices of four chips, of sixteen; GPUs: four and eight}
 CHIPS = {
   'v2': ('v2:2x2', 'v2:4x4'),
   'v3': ('v3:2x2', 'v3:4x4'),
@@ -49,12 +48,16 @@ CHIPS = {
   'v5p': ('v5p:2x2x1', 'v5p:2x2x4'),
   'v6e': ('v6e:2x2', 'v6e:4x4'),
   'tpu7x': ('tpu7x:2x2x1', 'tpu7x:2x2x4'),
+  'a100-40gb': ('a100-40gb:4', 'a100-40gb:8'),
+  'h200': ('h200:4', 'h200:8'),
+  'rtx4090': ('rtx4090:4', 'rtx4090:8'),
+  'rtx5090': ('rtx5090:4', 'rtx5090:8'),
 }
 ROWS = 64  # of a batch
 SECONDS = 1800  # for a cell, at most
 FAST = 'dtype=bfloat16,rng=rbg,'
 # Chips with attention kernels; the others always use XLA's attention.
-KERNELS = ('v4', 'v5e', 'v5p', 'v6e', 'tpu7x')
+KERNELS = tuple(chip for chip in CHIPS if chip not in ('v2', 'v3'))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,6 +249,17 @@ def table(cells, chips, cases) -> list[str]:
   return [*found, '', *(f'{i}. {why}' for i, why in enumerate(notes, 1))]
 
 
+def check_compiler(parser, name: str):
+  """Ends the command if the compiler for a slice is not installed."""
+  extra, there = 'gpu-compiler', compilers.is_installed_for_cuda()
+  if accelerators.parse(name).is_tpu:
+    extra, there = 'tpu', compilers.is_installed(compilers.TPU)
+  if not there:
+    parser.error(
+      f"the compiler for {name} is missing; pip install 'bert_jax[{extra}]'"
+    )
+
+
 def main():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -266,13 +280,13 @@ def main():
     return 0
   if not args.folder:
     parser.error('--folder is missing')
-  if not importlib.util.find_spec('libtpu'):  # all cells would be `refused`
-    parser.error("the TPU compiler is missing; pip install 'bert_jax[tpu]'")
   chips = args.chips.split(',')
   cases = args.cases.split(';') if args.cases else list(CASES)
   for given, known in ((chips, CHIPS), (cases, CASES)):
     if unknown := [name for name in given if name not in known]:
       parser.error(f'no {unknown[0]!r}; there are {"; ".join(known)}')
+  for chip in chips:  # without its compiler, all cells would be `refused`
+    check_compiler(parser, CHIPS[chip][0])
   os.makedirs(args.folder, exist_ok=True)
   pairs = [(x, case) for case in cases for x in chips if x in CASES[case].chips]
   with concurrent.futures.ThreadPoolExecutor(args.workers) as pool:

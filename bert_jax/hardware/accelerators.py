@@ -103,7 +103,7 @@ class Topology:
 
   @property
   def is_tpu(self) -> bool:
-    """Returns whether these are TPUs, so that programs can be compiled."""
+    """Returns whether these are TPUs, not GPUs."""
     return self.chip.name in _FAMILIES
 
 

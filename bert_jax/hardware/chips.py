@@ -31,6 +31,9 @@ class Chip:
 
   # Of GPUs.
   memory: int | None = None  # bytes; a TPU's compiler knows it
+  capability: str | None = None  # NVIDIA's compute capability, such as '9.0'
+  multiprocessors: int | None = None
+  cache: int | None = None  # bytes of the second level
   tensorfloat32_flops: float | None = None  # peak FLOP/s, dense
   float32_flops: float | None = None  # peak FLOP/s of float32 proper
 
@@ -104,8 +107,9 @@ _TPUS = (
 # fmt: on
 
 
-def _gpu(name, kind, memory, bandwidth, link, bfloat16, tf32, float32) -> Chip:
-  """Returns a GPU, from GiB, GB/s, GB/s and three times TFLOP/s."""
+def _gpu(name, kind, memory, bandwidth, link, peaks, capability, cores, cache):
+  """Returns a GPU, from GiB, GB/s, GB/s, three times TFLOP/s, and MiB of cache."""
+  bfloat16, tf32, float32 = peaks
   return Chip(
     name,
     (f'NVIDIA {kind}',),
@@ -113,6 +117,9 @@ def _gpu(name, kind, memory, bandwidth, link, bfloat16, tf32, float32) -> Chip:
     bandwidth * 1e9,
     link * 1e9,
     memory=int(memory * 2**30),
+    capability=capability,
+    multiprocessors=cores,
+    cache=cache * 2**20,
     tensorfloat32_flops=tf32 * 1e12,
     float32_flops=float32 * 1e12,
   )
@@ -127,27 +134,46 @@ def _gpu(name, kind, memory, bandwidth, link, bfloat16, tf32, float32) -> Chip:
 # nvidia-smi shows 23,034 MiB of an L4 and 46,068 MiB of an L40S.
 # fmt: off
 _GPUS = (
-  # name, kind, GiB, memory GB/s, link GB/s, bfloat16, TF32, float32 TFLOP/s
-  _gpu('a100-40gb', 'A100-SXM4-40GB', 40, 1555, 600, 312, 156, 19.5),
-  _gpu('a100-80gb', 'A100-SXM4-80GB', 80, 2039, 600, 312, 156, 19.5),
-  _gpu('a100-pcie-40gb', 'A100-PCIE-40GB', 40, 1555, 64, 312, 156, 19.5),
-  _gpu('a100-pcie-80gb', 'A100 80GB PCIe', 80, 1935, 64, 312, 156, 19.5),
-  _gpu('h100', 'H100 80GB HBM3', 80, 3350, 900, 989, 494.7, 67),
-  _gpu('h100-pcie', 'H100 PCIe', 80, 2000, 128, 756, 378, 51),
-  _gpu('h100-nvl', 'H100 NVL', 94, 3900, 128, 835, 417.5, 60),
-  _gpu('h200', 'H200', 141, 4800, 900, 989, 494.7, 67),
-  _gpu('h200-nvl', 'H200 NVL', 141, 4800, 128, 835, 417.5, 60),
-  _gpu('b200', 'B200', 180, 7700, 1800, 2250, 1125, 75),
-  _gpu('l4', 'L4', 22.5, 300, 64, 121, 60, 30.3),
-  _gpu('l40s', 'L40S', 45, 864, 64, 362, 183, 91.6),
-  _gpu('a10', 'A10', 22.5, 600, 64, 125, 62.5, 31.2),
-  _gpu('a6000', 'RTX A6000', 48, 768, 64, 154.8, 77.4, 38.7),
-  _gpu('rtx6000-ada', 'RTX 6000 Ada Generation', 48, 960, 64, 364.2, 182.1,
-       91.1),
-  _gpu('rtx3090', 'GeForce RTX 3090', 24, 936, 64, 71, 35.6, 35.6),
-  _gpu('rtx4080', 'GeForce RTX 4080', 16, 717, 64, 97.5, 48.7, 48.7),
-  _gpu('rtx4090', 'GeForce RTX 4090', 24, 1008, 64, 165.2, 82.6, 82.6),
-  _gpu('rtx5090', 'GeForce RTX 5090', 32, 1792, 128, 209.5, 104.8, 104.8),
+  # name, kind, GiB, memory GB/s, link GB/s, (bfloat16, TF32, float32 TFLOP/s),
+  # compute capability, multiprocessors, MiB of cache
+  _gpu('a100-40gb', 'A100-SXM4-40GB', 40, 1555, 600, (312, 156, 19.5),
+       '8.0', 108, 40),
+  _gpu('a100-80gb', 'A100-SXM4-80GB', 80, 2039, 600, (312, 156, 19.5),
+       '8.0', 108, 40),
+  _gpu('a100-pcie-40gb', 'A100-PCIE-40GB', 40, 1555, 64, (312, 156, 19.5),
+       '8.0', 108, 40),
+  _gpu('a100-pcie-80gb', 'A100 80GB PCIe', 80, 1935, 64, (312, 156, 19.5),
+       '8.0', 108, 40),
+  _gpu('h100', 'H100 80GB HBM3', 80, 3350, 900, (989, 494.7, 67),
+       '9.0', 132, 50),
+  _gpu('h100-pcie', 'H100 PCIe', 80, 2000, 128, (756, 378, 51),
+       '9.0', 114, 50),
+  _gpu('h100-nvl', 'H100 NVL', 94, 3900, 128, (835, 417.5, 60),
+       '9.0', 132, 50),
+  _gpu('h200', 'H200', 141, 4800, 900, (989, 494.7, 67),
+       '9.0', 132, 60),
+  _gpu('h200-nvl', 'H200 NVL', 141, 4800, 128, (835, 417.5, 60),
+       '9.0', 132, 60),
+  _gpu('b200', 'B200', 180, 7700, 1800, (2250, 1125, 75),
+       '10.0', 148, 126),
+  _gpu('l4', 'L4', 22.5, 300, 64, (121, 60, 30.3),
+       '8.9', 58, 48),
+  _gpu('l40s', 'L40S', 45, 864, 64, (362, 183, 91.6),
+       '8.9', 142, 96),
+  _gpu('a10', 'A10', 22.5, 600, 64, (125, 62.5, 31.2),
+       '8.6', 72, 6),
+  _gpu('a6000', 'RTX A6000', 48, 768, 64, (154.8, 77.4, 38.7),
+       '8.6', 84, 6),
+  _gpu('rtx6000-ada', 'RTX 6000 Ada Generation', 48, 960, 64, (364.2, 182.1, 91.1),
+       '8.9', 142, 96),
+  _gpu('rtx3090', 'GeForce RTX 3090', 24, 936, 64, (71, 35.6, 35.6),
+       '8.6', 82, 6),
+  _gpu('rtx4080', 'GeForce RTX 4080', 16, 717, 64, (97.5, 48.7, 48.7),
+       '8.9', 76, 64),
+  _gpu('rtx4090', 'GeForce RTX 4090', 24, 1008, 64, (165.2, 82.6, 82.6),
+       '8.9', 128, 72),
+  _gpu('rtx5090', 'GeForce RTX 5090', 32, 1792, 128, (209.5, 104.8, 104.8),
+       '12.0', 170, 96),
 )
 # fmt: on
 CHIPS = (*_TPUS, *_GPUS)

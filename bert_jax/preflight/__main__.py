@@ -3,11 +3,10 @@
   python -m bert_jax.preflight --config=configs/large.py --topology=v5e:4x4
   python -m bert_jax.preflight --config=configs/large.py --topology=h200:1
 
-Compiles every program of the run with the TPU compiler, on any machine, and
-prints whether each compiles, the memory that they need, which batch would fit,
-and about how long the run takes and what it costs. For GPUs, programs are
-lowered, not compiled, and memory is modelled. Times and prices are estimates,
-never measurements.
+Compiles every program of the run with the compiler for TPUs or GPUs, on any
+machine, and prints whether each compiles, the memory that they need, which batch
+would fit, and about how long the run takes and what it costs. Times and prices
+are estimates, never measurements.
 
 The exit code is 2 if the run does not fit or cannot start.
 """
@@ -36,14 +35,9 @@ def _chosen(config, number: int | None):
   return [phases[number]]
 
 
-def _check_flags(values, topology, phases):
+def _check_flags(values, phases):
   if values.price is not None and not values.price >= 0:
     raise errors.UserError(f'--price={values.price} must not be negative.')
-  for name in ('hlo', 'quick'):
-    if getattr(values, name) and not topology.is_tpu:
-      raise errors.UserError(
-        f'--{name} is for TPUs; nothing is compiled for {topology.name}.'
-      )
   if values.hlo and len(phases) > 1:
     raise errors.UserError(
       '--hlo writes one program; say which by --phase=0 or another.'
@@ -56,7 +50,7 @@ def main():
 
   from bert_jax import config_check
   from bert_jax.hardware import accelerators
-  from bert_jax.preflight import examine, gpus, page
+  from bert_jax.preflight import examine, page
   from bert_jax.runtime import files
 
   # Only the compiler is used; accelerators of this machine stay free.
@@ -67,18 +61,13 @@ def main():
   own.init_from, own.resize_positions = '', False  # that model is not read
   config_check.check(own)
   topology = accelerators.parse(values.topology, values.slices)
-  if not topology.is_tpu:  # CPU devices stand in for the GPUs
-    jax.config.update('jax_num_cpu_devices', topology.devices)
   phases = _chosen(config, values.phase)
-  _check_flags(values, topology, phases)
+  _check_flags(values, phases)
 
   say = functools.partial(print, flush=True)
-  if topology.is_tpu:
-    programs, examined, texts = examine.examine(
-      config, topology, phases, values.quick, say
-    )
-  else:
-    programs, examined = gpus.examine_run(config, topology, phases, say)
+  programs, examined, texts = examine.examine(
+    config, topology, phases, values.quick, say
+  )
   found = examine.make_report(
     config, topology, phases, values.price, programs, examined
   )
@@ -89,8 +78,7 @@ def main():
     text = texts[phases[0].number]
     if text is None:
       raise errors.UserError(
-        f'--hlo={values.hlo} was not written: what does not fit is not '
-        'compiled to the end.'
+        f'--hlo={values.hlo} was not written: the compiler refuses the step.'
       )
     files.write_file(values.hlo, lambda new: files.write_text(new, text))
   fit = all(facts['fits'] for facts in examined)

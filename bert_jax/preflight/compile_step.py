@@ -1,7 +1,6 @@
-"""Describes absent TPUs, and reads what was compiled for them."""
+"""Describes absent accelerators, and reads what was compiled for them."""
 
 import dataclasses
-import importlib.util
 import os
 from typing import NamedTuple
 
@@ -14,6 +13,8 @@ from ml_collections import config_dict
 from bert_jax import errors, param_names, tasks
 from bert_jax.hardware import accelerators
 from bert_jax.parallel import partition
+from bert_jax.preflight import gpu_compiler
+from bert_jax.runtime import compilers
 from bert_jax.train import programs, shortage
 
 _ENVIRONMENT = {
@@ -43,16 +44,18 @@ class Compiled(NamedTuple):
   """The result of compiling a step."""
 
   memory: Memory
-  text: str | None  # scheduled HLO; None if it does not fit
+  text: str | None  # scheduled HLO; None if it does not fit a TPU
 
 
 def describe_devices(topology: accelerators.Topology) -> list:
   """Returns devices of a slice to compile for, without any hardware.
 
-  Sets environment variables that keep libtpu from looking for a TPU, and allow
-  several such processes at a time.
+  For TPUs, sets environment variables that keep libtpu from looking for one, and
+  allow several such processes at a time; for GPUs, XLA_FLAGS.
   """
-  if importlib.util.find_spec('libtpu') is None:
+  if not topology.is_tpu:
+    return gpu_compiler.describe_devices(topology)
+  if not compilers.is_installed(compilers.TPU):
     raise errors.UserError(
       'the TPU compiler is not installed; run '
       "pip install 'bert_jax[tpu]' (it needs no TPU)."
@@ -74,11 +77,15 @@ def describe_devices(topology: accelerators.Topology) -> list:
   return found.devices
 
 
-def get_usable_memory(device: jax.Device) -> int:
-  """Returns the bytes of a device that programs may use.
+def get_usable_memory(
+  topology: accelerators.Topology, device: jax.Device
+) -> int:
+  """Returns the bytes of a device of a slice that programs may use.
 
-  They are read from the compiler's error for a program that is too large.
+  A TPU's are read from the compiler's error for a program that is too large.
   """
+  if not topology.is_tpu:
+    return gpu_compiler.get_usable_memory(topology.chip.memory)
   placed = SingleDeviceSharding(device)
   huge = jax.ShapeDtypeStruct((2**19, 2**19), jnp.float32, sharding=placed)
   try:
@@ -91,7 +98,7 @@ def get_usable_memory(device: jax.Device) -> int:
   raise ValueError('a program of 3 TiB fits: the limit cannot be found.')
 
 
-def examine(outcome: programs.Outcome) -> Compiled:
+def examine(outcome: programs.Outcome, platform: str) -> Compiled:
   """Returns memory and HLO text of a training step or an evaluation."""
   first, *rest = outcome.program.arguments
   parameters, optimizer = first, []
@@ -105,13 +112,17 @@ def examine(outcome: programs.Outcome) -> Compiled:
     memory = Memory(parameters, optimizer, batch, max(temporary, 0), 0)
     return Compiled(memory, None)
   found = outcome.executable.memory_analysis()
+  # The peak includes the arguments. On TPUs, `temp_size_in_bytes` is not live at
+  # one time: it can exceed the device's memory although the program fits. XLA for
+  # GPUs allocates all of it.
+  peak = found.peak_memory_in_bytes
+  if platform == 'gpu':
+    peak = shortage.count_needed(outcome.executable)
   memory = Memory(
     parameters=parameters,
     optimizer=optimizer,
     batch=found.argument_size_in_bytes - parameters - optimizer,
-    # The peak includes the arguments. `temp_size_in_bytes` is not live at one
-    # time: it can exceed the device's memory although the program fits.
-    temporary=found.peak_memory_in_bytes - found.argument_size_in_bytes,
+    temporary=peak - found.argument_size_in_bytes,
     program=found.generated_code_size_in_bytes,
   )
   return Compiled(memory, outcome.executable.as_text())

@@ -4,8 +4,8 @@ A TPU step takes the compiler's estimated cycles divided by the clock rate, and
 for ops without such an estimate: kernels, the larger of their schedule
 (`kernel_schedules`) and their bytes / memory bandwidth; random bits, gathers
 and scatters, bytes / memory bandwidth; collectives, bytes / bandwidth of the
-links that a chip has in this slice. For a GPU step nothing is compiled: it is a
-roofline, FLOPs / peak and bytes / bandwidth of the data sheet. All estimates
+links that a chip has in this slice. For a GPU step, which its compiler gives no
+times for, it is a roofline: FLOPs / peak and bytes / bandwidth of the data sheet. All estimates
 get a range of error (`RANGES`).
 """
 
@@ -65,7 +65,7 @@ def _calibrate(entry: dict) -> tuple[float, float, str]:
 
 # Shares of a GPU's peak that BERT programs reach, at worst and at best.
 _GPU_SHARES = (0.25, 0.65)
-_GPU_WHY = '25 to 65 % of the peak; nothing was compiled'
+_GPU_WHY = '25 to 65 % of the peak'
 
 
 def _describe_step(seconds, ends, parts, why, flops, peak) -> dict:

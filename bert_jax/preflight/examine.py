@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterable
 
+import jax.numpy as jnp
 from ml_collections import config_dict
 
 from bert_jax import tasks
@@ -37,7 +38,7 @@ def examine(
   quick: bool,
   say: Callable[[str], None] = print,
 ):
-  """Compiles the programs of a run for a TPU slice.
+  """Compiles the programs of a run for a TPU slice or for GPUs.
 
   Args:
     quick: whether to compile only 2 and 4 layers and extrapolate.
@@ -64,10 +65,10 @@ def examine(
     make = tasks.get(fewer).make_objective
     start = programs.list_start(fewer, make(fewer), mesh)
     runs.append(programs.compile_run(fewer, make, mesh, start, phases, say))
-  usable = compile_step.get_usable_memory(devices[0])
+  usable = compile_step.get_usable_memory(topology, devices[0])
   facts, texts = [], {}
   for phase in phases:
-    steps = [_training_step(run[phase]) for run in runs]
+    steps = [_training_step(run[phase], devices[0].platform) for run in runs]
     texts[phase.number] = None if None in steps else steps[-1].text
     own = _examine_phase(
       *(config, topology, mesh, phase, usable, steps, calibration)
@@ -77,10 +78,10 @@ def examine(
   return _verdicts(runs, layers), facts, texts
 
 
-def _training_step(result):
+def _training_step(result, platform):
   """Returns the compiled training step; None if the compiler rejected it."""
   (step,) = (o for o in result.outcomes if o.program.name == programs.TRAIN)
-  return None if step.refused else compile_step.examine(step)
+  return None if step.refused else compile_step.examine(step, platform)
 
 
 def _verdicts(runs, layers) -> list[dict]:
@@ -150,15 +151,20 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
   facts = describe_phase(config, phase, usable)
   if None in steps:
     return facts | {'fits': None}
-  memory, cost = _extrapolate(steps, config.model.num_layers)
-  # A step of all layers was judged by the compiler.
-  fits = memory.total <= usable if len(steps) > 1 else cost is not None
+  along = None
+  if len(steps) > 1:
+    along = (*_QUICK_LAYERS, config.model.num_layers)
+  memory = _extrapolate([step.memory for step in steps], along)
+  sums = compile_step.count_gradient_bytes(config, mesh)
+  # A TPU's step of all layers was judged by the compiler.
+  fits = memory.total <= usable
+  if topology.is_tpu and along is None:
+    fits = steps[0].text is not None
   batch = largest_batch.estimate(
     memory.total,
-    # The gradients' shards have the parameters' size.
-    2 * memory.parameters + memory.optimizer + memory.program,
+    _count_fixed(config, topology, memory, sums),
     usable,
-    sums=compile_step.count_gradient_bytes(config, mesh),
+    sums=sums,
     phase=phase,
     shares=mesh.shape['data'],
   )
@@ -168,28 +174,57 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
     'memory': dataclasses.asdict(memory),
     **batch,
   }
-  if cost is not None:
-    facts |= {'cost': dataclasses.asdict(cost)}
-    facts |= estimate.estimate_tpu_step(
-      cost,
-      hlo_cost.list_schedule(steps[-1].text),
-      topology,
-      kernel_schedules.describe_attention(config),
-      facts['model_flops_per_step'],
-      calibration,
+  if not topology.is_tpu:
+    return facts | _estimate_on_gpus(
+      config, topology, memory, sums, facts, calibration
     )
-  return facts
+  if any(step.text is None for step in steps):
+    return facts
+  cost = _extrapolate([hlo_cost.count_cost(step.text) for step in steps], along)
+  facts |= {'cost': dataclasses.asdict(cost)}
+  return facts | estimate.estimate_tpu_step(
+    cost,
+    hlo_cost.list_schedule(steps[-1].text),
+    topology,
+    kernel_schedules.describe_attention(config),
+    facts['model_flops_per_step'],
+    calibration,
+  )
 
 
-def _extrapolate(steps, layers):
-  """Returns memory and cost of all layers; no cost if a step does not fit."""
-  memories = [step.memory for step in steps]
-  costs = [step.text and hlo_cost.count_cost(step.text) for step in steps]
-  if len(steps) == 1:
-    return memories[0], costs[0]
-  along = (*_QUICK_LAYERS, layers)
-  cost = None if None in costs else hlo_cost.extrapolate(*costs, along)
-  return hlo_cost.extrapolate(*memories, along), cost
+def _extrapolate(found, along):
+  """Returns what was found for all layers; `along` as of `hlo_cost.extrapolate`."""
+  return found[0] if along is None else hlo_cost.extrapolate(*found, along)
+
+
+def _count_weights(config, sums):
+  """Returns the bytes of all parameters in the activations' type."""
+  return sums * jnp.dtype(config.model.dtype).itemsize // 4
+
+
+def _count_fixed(config, topology, memory, sums):
+  """Returns the bytes of a device that do not depend on its rows."""
+  state = memory.parameters + memory.optimizer + memory.program
+  if topology.is_tpu:
+    return state + memory.parameters  # the size of the gradients' shards
+  gradients = _count_weights(config, sums)
+  # Rounded or gathered, weights are a copy.
+  copied = topology.devices > 1 or config.model.dtype != 'float32'
+  return state + gradients * (2 if copied else 1)
+
+
+def _estimate_on_gpus(config, topology, memory, sums, facts, calibration):
+  chip, count = topology.chip, topology.chips
+  chip = chip.for_products(config.model.dtype, config.compute.matmul_precision)
+  others = estimate.time_update(
+    memory.parameters,
+    memory.parameters + memory.optimizer,
+    _count_weights(config, sums),
+    *(chip, count),
+  )
+  return estimate.estimate_gpu_step(
+    facts['model_flops_per_step'], chip, count, calibration, others
+  )
 
 
 def make_report(
@@ -204,7 +239,7 @@ def make_report(
 
   Args:
     price: US dollars per chip and hour; None uses the price in `chips`.
-    programs: result of each program; empty if nothing was compiled.
+    programs: result of each program.
   """
   listed = USD_PER_CHIP_HOUR.get(topology.chip.name)
   used = listed if price is None else price

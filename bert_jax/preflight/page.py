@@ -6,12 +6,13 @@ from bert_jax.hardware import accelerators
 
 _GIB = 2**30
 _INDENT = ' ' * 14
-# How GPUs are modelled, see `gpus` and `memory_model`.
+# How a step on GPUs is described, see `estimate` and `gpu_compiler`.
 _GPU_MODEL = (
   'Time: a roofline, not a measurement, from the data sheet: products at a',
   'share of the peak, the update at the bandwidth of the memory and the links.',
-  'Memory: arrays that jax hands to the backward pass, counted; the rest by a',
-  'model. By default jax takes 75 %; XLA_CLIENT_MEM_FRACTION=0.92 is more.',
+  'Memory: as compiled without a GPU. With one, XLA times several ways to compute',
+  'each product, and may choose one that needs a little more or less. By default',
+  'jax takes 75 % of a GPU; XLA_CLIENT_MEM_FRACTION=0.92 is more.',
   'Not included: input, evaluation, checkpoints, compiling, restarts.',
 )
 
@@ -20,7 +21,7 @@ def render(report: dict, topology: accelerators.Topology) -> list[str]:
   """Returns a report of `examine.make_report` as lines of text."""
   found = ['', _title(report)]
   if report['programs']:
-    found += ['', *_programs(report['programs'], topology)]
+    found += ['', *_programs(report['programs'])]
   for facts in report['phases']:
     found += ['', *_phase(facts, report)]
   return [*found, '', *_run(report), '', *_model(report, topology)]
@@ -34,15 +35,13 @@ def _title(report):
   )
 
 
-def _programs(programs, topology):
-  """Returns lines on whether each program of the run compiled or lowered."""
+def _programs(programs):
+  """Returns lines on whether each program of the run compiled."""
   bad = [program for program in programs if not program['ok']]
   if not bad:
-    done = 'compile' if topology.is_tpu else 'lower for CUDA'
-    return [f'programs: all {len(programs)} of the run {done}']
-  done = 'COMPILED' if topology.is_tpu else 'LOWERED FOR CUDA'
+    return [f'programs: all {len(programs)} of the run compile']
   return [
-    f'programs: {len(bad)} of {len(programs)} CANNOT BE {done}',
+    f'programs: {len(bad)} of {len(programs)} CANNOT BE COMPILED',
     *(f'  {_name(program)}: {program["reason"]}' for program in bad),
   ]
 
@@ -79,10 +78,8 @@ def _phase(facts, report):
 
 def _memory(facts, layers):
   usable, needed = facts['usable_bytes'], facts['needed_bytes']
-  compiled = facts.get('compiled_layers')
-  if compiled is None:
-    how = 'modelled'
-  elif compiled == [layers]:
+  compiled = facts['compiled_layers']
+  if compiled == [layers]:
     how = 'compiled'
   else:
     how = f'estimated for {layers} layers from {compiled[0]} and {compiled[1]}'
@@ -91,7 +88,7 @@ def _memory(facts, layers):
   verdict = (
     f'FITS, {spare} to spare' if fits else f'DOES NOT FIT, {spare} too much'
   )
-  kinds = [f'{name} {_size(n)}' for name, n in facts['memory'].items()]
+  kinds = [f'{name} {_size(n)}' for name, n in facts['memory'].items() if n]
   kinds = [', '.join(kinds[i : i + 5]) for i in range(0, len(kinds), 5)]
   found = [
     f'  memory      {verdict}: {needed / _GIB:.2f} of {usable / _GIB:.2f} GiB '

@@ -2,7 +2,6 @@
 
 import contextlib
 import glob
-import importlib.util
 import logging
 import os
 import pathlib
@@ -14,11 +13,11 @@ from collections.abc import Callable, Sequence
 from absl import app, flags
 
 from bert_jax import errors
-from bert_jax.runtime import memory, screen, signals
+from bert_jax.runtime import compilers, memory, screen, signals
 
 _PCI_DEVICES = '/sys/bus/pci/devices/*'
-# A vendor, and its device that is no TPU: gVNIC, which Google's machines have.
-_GOOGLE, _NETWORK_CARD = '0x1ae0', '0x0042'
+# Vendors, and Google's device that is no TPU: gVNIC, which its machines have.
+_NVIDIA, _GOOGLE, _NETWORK_CARD = '0x10de', '0x1ae0', '0x0042'
 
 
 def get_config(values: flags.FlagValues):
@@ -55,7 +54,7 @@ def run(main: Callable[..., int | None], takes_arguments: bool = False):
   # reports that it built its font list.
   for name in ('jax', 'matplotlib'):
     logging.getLogger(name).setLevel(logging.WARNING)
-  _skip_absent_tpu()
+  _skip_absent_accelerators()
   screen.protect()
   try:
     with signals.raising():
@@ -73,15 +72,15 @@ def run(main: Callable[..., int | None], takes_arguments: bool = False):
     sys.exit(errors.get_exit_code(error))
 
 
-def _skip_absent_tpu():
-  """Chooses the CPU where libtpu, which preflight needs, has no TPU to look for.
+def _skip_absent_accelerators():
+  """Chooses the CPU where preflight's compilers have no accelerator to look for.
 
-  It would print five lines of errors, and once waited for ten minutes.
+  They would print many lines of errors, and libtpu once waited for ten minutes.
   """
   asked = {'JAX_PLATFORMS', 'JAX_FORCE_TPU_INIT'} & os.environ.keys()
   if asked or memory.has_accelerator() or _has_hidden_accelerator():
     return
-  if importlib.util.find_spec('libtpu'):
+  if compilers.is_installed(compilers.TPU) or compilers.is_installed_for_cuda():
     os.environ['JAX_PLATFORMS'] = 'cpu'
     if 'jax' in sys.modules:  # which has read that variable
       sys.modules['jax'].config.update('jax_platforms', 'cpu')
@@ -90,8 +89,8 @@ def _skip_absent_tpu():
 def _has_hidden_accelerator() -> bool:
   """Returns whether jax would find a device that `memory` does not look for.
 
-  Under WSL that is a GPU, in a container a TPU that it was not given: jax then
-  says so.
+  Under WSL that is a GPU, in a container an accelerator that it was not given: jax
+  then says so. A GPU may have no device file until it is used.
   """
   if os.path.exists('/dev/dxg'):
     return True
@@ -101,7 +100,8 @@ def _has_hidden_accelerator() -> bool:
         pathlib.Path(folder, name).read_text(encoding='utf-8').strip()
         for name in ('vendor', 'device')
       )
-      if vendor == _GOOGLE and device != _NETWORK_CARD:
+      tpu = vendor == _GOOGLE and device != _NETWORK_CARD
+      if tpu or (vendor == _NVIDIA and compilers.is_installed_for_cuda()):
         return True
   return False
 

@@ -195,7 +195,7 @@ def test_gpu_step_is_a_share_of_the_peak():
   assert found['step_seconds_parts'] == {'computation at peak': 1.0}
   assert found['step_seconds_estimate'] == pytest.approx([1 / 0.65, 4])
   assert found['step_seconds_model'] == pytest.approx(1 / 0.45)
-  assert 'nothing was compiled' in found['step_seconds_range']
+  assert found['step_seconds_range'] == '25 to 65 % of the peak'
   assert found['utilisation_estimate'] == pytest.approx([0.25, 0.65])
 
 

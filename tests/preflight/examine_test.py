@@ -15,7 +15,7 @@ from bert_jax import config, errors
 from bert_jax.hardware import accelerators
 from bert_jax.parallel import agreement
 from bert_jax.preflight import __main__ as preflight
-from bert_jax.preflight import compile_step, examine
+from bert_jax.preflight import examine
 from bert_jax.preflight.page import render
 from bert_jax.train import programs, task
 from tests import commands, processes
@@ -238,44 +238,6 @@ def test_a_failure_at_any_length_is_that_of_the_program():
   ]
 
 
-def test_two_steps_are_extrapolated():
-  def compiled(temporary, text):
-    memory = compile_step.Memory(10, 20, 3, temporary, 1)
-    return compile_step.Compiled(memory, text)
-
-  program = 'ENTRY %m (p: f32[8]) -> f32[8] {{\n  %a = f32[8] tanh(%p), {}\n}}'
-  two, four = (
-    compiled(t, program.format(f'"estimated_cycles":"{n}"'))
-    for t, n in ((100, 50), (160, 80))
-  )
-  memory, cost = examine._extrapolate([two, four], 12)
-  assert memory == compile_step.Memory(10, 20, 3, 400, 1)
-  assert cost.cycles == 200
-  # What does not fit has no program to read.
-  _, cost = examine._extrapolate([two, compiled(160, None)], 12)
-  assert cost is None
-
-
-@pytest.mark.slow
-def test_gpus_get_a_roofline_corrected_by_a_measured_chip(tmp_path):
-  path = tmp_path / 'none' / 'bert_jax' / 'calibration.json'
-  path.parent.mkdir(parents=True)
-  entry = {'ratios': [1.0], 'date': '2026-11-22', 'topology': 'h100:4'}
-  path.write_text(json.dumps({'h100': entry}))
-  path = tmp_path / 'x.json'
-  code, out, _ = run(
-    '--config=configs/base.py', '--topology=h100:8', f'--json={path}'
-  )
-  assert code == 0
-  assert 'roofline' in out and 'of 60.00 GiB per device (modelled)' in out
-  assert 'corrected by a run on h100:4 of 2026-11-22' in ' '.join(out.split())
-  found = json.loads(path.read_text())
-  assert found['chips'] == 8
-  # 256 sequences of 69.9 GFLOPs.
-  flops = found['phases'][0]['model_flops_per_step']
-  assert flops == pytest.approx(1.79e13, rel=0.01)
-
-
 # That is how ml_collections loads the file of --config.
 @pytest.mark.filterwarnings('ignore:the load_module:DeprecationWarning')
 @pytest.mark.parametrize(
@@ -300,21 +262,17 @@ def test_positions_are_the_configs_even_with_init_from():
 
 
 @pytest.mark.parametrize(
-  'name, flags, words',
+  'flags, words',
   [
-    ('v5e:4x4', {'price': -1.0}, '--price=-1.0 must not be negative'),
-    ('v5e:4x4', {'hlo': 'x'}, '--hlo writes one program'),
-    ('h100:8', {'hlo': 'x'}, '--hlo is for TPUs; nothing is compiled for h1'),
-    ('h100:8', {'quick': True}, '--quick is for TPUs; nothing is compiled'),
+    ({'price': -1.0}, '--price=-1.0 must not be negative'),
+    ({'hlo': 'x'}, '--hlo writes one program'),
   ],
 )
-def test_flags_that_mean_nothing_are_refused(name, flags, words):
-  values = types.SimpleNamespace(
-    **{'price': None, 'hlo': None, 'quick': False, **flags}
-  )
+def test_flags_that_mean_nothing_are_refused(flags, words):
+  values = types.SimpleNamespace(**{'price': None, 'hlo': None, **flags})
   phases = task.list_phases(config.pretraining('base'))
   with pytest.raises(errors.UserError, match=words):
-    preflight._check_flags(values, accelerators.parse(name), phases)
+    preflight._check_flags(values, phases)
 
 
 def test_a_phase_can_be_chosen():

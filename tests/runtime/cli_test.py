@@ -1,6 +1,5 @@
 """What a command ends with."""
 
-import importlib.util
 import os
 import re
 import signal
@@ -12,7 +11,7 @@ import pytest
 
 from bert_jax import errors, features, predict, score
 from bert_jax.data import vocab
-from bert_jax.runtime import cli, memory
+from bert_jax.runtime import cli, compilers, memory
 from tests import commands, processes
 
 
@@ -72,26 +71,26 @@ def test_a_command_ends_with_a_code_and_says_why(error, code, said):
 
 
 @pytest.mark.parametrize(
-  ('libtpu', 'accelerator', 'pci', 'asked', 'chosen'),
+  ('compiler', 'accelerator', 'pci', 'asked', 'chosen'),
   [
-    (True, False, None, None, 'cpu'),
-    (True, False, ('0x1ae0', '0x0042'), None, 'cpu'),  # a network card
-    (True, False, ('0x1ae0', '0x0063'), None, None),  # a v5e
-    (False, False, None, None, None),
-    (True, True, None, None, None),
-    (True, False, None, 'tpu', 'tpu'),
+    ('libtpu', False, None, None, 'cpu'),
+    ('libtpu', False, ('0x1ae0', '0x0042'), None, 'cpu'),  # a network card
+    ('libtpu', False, ('0x1ae0', '0x0063'), None, None),  # a v5e
+    ('jax_plugins.xla_cuda13', False, None, None, 'cpu'),
+    ('jax_plugins.xla_cuda13', False, ('0x10de', '0x2335'), None, None),  # H200
+    ('none', False, None, None, None),
+    ('libtpu', True, None, None, None),
+    ('libtpu', False, None, 'tpu', 'tpu'),
   ],
 )
-def test_libtpu_is_not_asked_where_there_is_no_tpu(
-  libtpu, accelerator, pci, asked, chosen, tmp_path, monkeypatch
+def test_compilers_look_for_no_accelerator_where_there_is_none(
+  compiler, accelerator, pci, asked, chosen, tmp_path, monkeypatch
 ):
   jax = mock.Mock()
   monkeypatch.setitem(sys.modules, 'jax', jax)
   monkeypatch.setattr(memory, 'has_accelerator', lambda: accelerator)
   monkeypatch.setattr(cli, '_PCI_DEVICES', f'{tmp_path}/*')
-  monkeypatch.setattr(
-    importlib.util, 'find_spec', {'libtpu': 'found' if libtpu else None}.get
-  )
+  monkeypatch.setattr(compilers, 'is_installed', lambda name: name == compiler)
   if pci:
     (tmp_path / '0').mkdir()
     for name, value in zip(('vendor', 'device'), pci, strict=True):
@@ -100,7 +99,7 @@ def test_libtpu_is_not_asked_where_there_is_no_tpu(
     os.environ.pop('JAX_PLATFORMS', None)
     if asked:
       os.environ['JAX_PLATFORMS'] = asked
-    cli._skip_absent_tpu()
+    cli._skip_absent_accelerators()
     assert os.environ.get('JAX_PLATFORMS') == chosen
   expected = [mock.call('jax_platforms', 'cpu')] if chosen == 'cpu' else []
   assert jax.config.update.mock_calls == expected

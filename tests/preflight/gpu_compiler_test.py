@@ -1,0 +1,154 @@
+"""What is told of a run before its GPUs are rented."""
+
+import json
+import os
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import SingleDeviceSharding
+
+from bert_jax import config, errors
+from bert_jax.hardware import accelerators, chips
+from bert_jax.ops import flash_attention
+from bert_jax.preflight import examine, gpu_compiler, page
+from bert_jax.runtime import compilers
+from bert_jax.train import programs, task
+
+GPUS = [c for c in chips.CHIPS if c.capability]
+needs_compiler = pytest.mark.skipif(
+  not compilers.is_installed_for_cuda(),
+  reason="needs 'bert_jax[gpu-compiler]'",
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch, tmp_path):
+  """Keeps the settings of this machine out of the estimates."""
+  monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path))
+  monkeypatch.setenv('XLA_FLAGS', os.environ.get('XLA_FLAGS', ''))
+  for name in gpu_compiler._FRACTIONS:
+    monkeypatch.delenv(name, raising=False)
+
+
+def examine_run(name, arguments=''):
+  """Returns (report, topology) of the first phase of MINI."""
+  c = config.pretraining('mini')
+  c.update_from_flattened_dict(
+    {f'phases.{k}': v[:1] for k, v in c.phases.items()}
+  )
+  config.apply_arguments(c, f'num_layers=1,{arguments}')
+  where, phases = accelerators.parse(name), task.list_phases(c)
+  listed, facts, _ = examine.examine(c, where, phases, False, lambda line: None)
+  return examine.make_report(c, where, phases, None, listed, facts), where
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_every_program_of_a_run_is_compiled():
+  report, where = examine_run('a100-40gb:4', 'batch_size=64')
+  assert all(p['ok'] for p in report['programs'])
+  assert {p['name'] for p in report['programs']} >= {
+    programs.TRAIN,
+    programs.EVALUATE,
+    programs.INITIALISE,
+  }
+  (facts,) = report['phases']
+  assert facts['needed_bytes'] == sum(facts['memory'].values())
+  assert facts['usable_bytes'] == 30 * 2**30
+  memory = facts['memory']  # the optimizer's is the device's share
+  assert memory['optimizer'] == pytest.approx(2 * memory['parameters'], rel=0.1)
+  text = '\n'.join(page.render(report, where))
+  assert 'of the run compile' in text and 'FITS' in text
+  assert 'of 30.00 GiB per device (compiled)' in text
+  assert 'a roofline, not a measurement' in text
+  lines = page.render(report | {'slices': 2}, where)
+  assert 'Between hosts, links are taken' in lines[-1]
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_what_does_not_fit_is_told_what_would():
+  arguments = f'batch_size={2**14},dtype=bfloat16'
+  report, where = examine_run('rtx5090:1', arguments)
+  (facts,), text = report['phases'], '\n'.join(page.render(report, where))
+  # Of a GPU that Pallas does not know, which it would ask itself.
+  assert facts['compute']['attention'] == 'flash'
+  assert not facts['fits']
+  parts = facts['accumulate_that_fits_estimate']
+  assert f'phases.accumulate={parts} should make it fit' in text
+  assert parts > 1
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['a100-40gb', 'h200', 'rtx4090', 'rtx5090'])
+def test_attention_fits_the_shared_memory_of_a_gpu(name):
+  """That of heads of 128, which need most, is 99 KiB on the cheaper GPUs."""
+  (device,) = gpu_compiler.describe_devices(accelerators.parse(f'{name}:1'))
+  placed, shape = SingleDeviceSharding(device), (2, 256, 3, 2, 128)
+  qkv = jax.ShapeDtypeStruct(shape, jnp.bfloat16, sharding=placed)
+  key = jax.ShapeDtypeStruct((4,), jnp.uint32, sharding=placed)
+
+  def total(qkv, key):
+    mixed = flash_attention.attend(
+      *(qkv, jnp.zeros(shape[2:], qkv.dtype), jnp.ones(shape[:2], jnp.int32)),
+      jax.random.wrap_key_data(key, impl='rbg'),
+      rate=0.1,
+      mask_value=-1e4,
+    )
+    return jnp.sum(mixed.astype(jnp.float32))
+
+  text = jax.jit(jax.grad(total)).lower(qkv, key).compile().as_text()
+  assert text.count('triton') >= 3  # what is kept, forward and backward
+
+
+@pytest.mark.parametrize('chip', GPUS, ids=lambda chip: chip.name)
+def test_a_gpu_is_described_to_the_compiler(chip):
+  found = gpu_compiler._describe(chip, 13)
+  assert found.count('{') == found.count('}') == 4
+  assert f'core_count: {chip.multiprocessors}\n' in found
+  assert f'device_description_str: "{chip.kinds[0]}"' in found
+  # The clock follows from multiprocessors and peak, which a wrong row would show.
+  clock = float(found.partition('clock_rate_ghz: ')[2].partition('\n')[0])
+  assert 1.3 < clock < 2.6
+
+
+def test_the_flags_of_the_user_stay(monkeypatch):
+  where = accelerators.parse('h200:1')
+  monkeypatch.setattr(compilers, 'is_installed', lambda name: 'cuda13' in name)
+  given = []
+
+  def describe(**options):
+    given.append(json.dumps(options))
+    raise NotImplementedError
+
+  monkeypatch.setattr(gpu_compiler.topologies, 'get_topology_desc', describe)
+  monkeypatch.setenv('XLA_FLAGS', '--xla_gpu_autotune_level=2')
+  with pytest.raises(NotImplementedError):
+    gpu_compiler.describe_devices(where)
+  flags = os.environ['XLA_FLAGS']
+  assert flags.split() == [
+    '--xla_gpu_autotune_level=2',
+    '--xla_gpu_enable_triton_gemm=false',
+  ]
+  assert 'runtime_version { major: 13 }' in given[0]
+
+
+def test_a_missing_compiler_is_named(monkeypatch):
+  monkeypatch.setattr(compilers, 'is_installed', lambda name: False)
+  with pytest.raises(errors.UserError, match=r"'bert_jax\[gpu-compiler\]'"):
+    gpu_compiler.describe_devices(accelerators.parse('h200:1'))
+
+
+@pytest.mark.parametrize(
+  'name', ('XLA_CLIENT_MEM_FRACTION', 'XLA_PYTHON_CLIENT_MEM_FRACTION')
+)
+def test_the_share_of_a_gpu_is_that_of_the_variable(monkeypatch, name):
+  assert gpu_compiler.get_usable_memory(40) == 30
+  monkeypatch.setenv(name, '0.9')
+  assert gpu_compiler.get_usable_memory(40) == 36
+  for wrong in ('most', 'inf', '-1', 'nan'):
+    monkeypatch.setenv(name, wrong)
+    with pytest.raises(errors.UserError, match=f'{name}={wrong} is no share'):
+      gpu_compiler.get_usable_memory(40)
