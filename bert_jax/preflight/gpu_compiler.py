@@ -69,9 +69,8 @@ def describe_devices(topology: accelerators.Topology) -> list[jax.Device]:
       'the compiler for NVIDIA GPUs is not installed; run pip install '
       "'bert_jax[gpu-compiler]' on Linux (it needs no GPU)."
     )
-  get_usable_memory(
-    topology.chip.memory
-  )  # refuses what the compiler crashes on
+  # Refuses a share of the memory with which the compiler would end in a traceback.
+  get_usable_memory(topology.chip.memory)
   flags = os.environ.get('XLA_FLAGS', '').split()
   given = {flag.partition('=')[0] for flag in flags}
   flags += [x for x in _FLAGS if x.partition('=')[0] not in given]
