@@ -4,9 +4,9 @@ A TPU step takes the compiler's estimated cycles divided by the clock rate, and
 for ops without such an estimate: kernels, the larger of their schedule
 (`kernel_schedules`) and their bytes / memory bandwidth; random bits, gathers
 and scatters, bytes / memory bandwidth; collectives, bytes / bandwidth of the
-links that a chip has in this slice. For a GPU step, which its compiler gives no
-times for, it is a roofline: FLOPs / peak and bytes / bandwidth of the data sheet. All estimates
-get a range of error (`RANGES`).
+links that a chip has in this slice. XLA gives no times for GPUs: their step is a
+roofline, FLOPs / peak and bytes / bandwidth of the data sheet. All estimates get a
+range of error (`RANGES`).
 """
 
 import collections
