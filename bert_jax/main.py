@@ -94,7 +94,7 @@ def main():
 
   given = flags.FLAGS
   distributed.start(given.coordinator, given.num_processes, given.process_id)
-  config, workdir = cli.get_config(given), given.workdir
+  config, workdir = given.config, given.workdir
   compile_cache.use()
   run(config, storage.resolve(workdir))
 

@@ -56,7 +56,7 @@ def main():
   # Only the compiler is used; accelerators of this machine stay free.
   jax.config.update('jax_platforms', 'cpu')
   values = flags.FLAGS
-  config = cli.get_config(values)
+  config = values.config
   own = config.copy_and_resolve_references()
   own.init_from, own.resize_positions = '', False  # that model is not read
   config_check.check(own)

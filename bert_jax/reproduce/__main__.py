@@ -33,7 +33,7 @@ def main() -> int:
 
   jax.config.update('jax_platforms', 'cpu')  # accelerators are for the runs
   given, flag = flags.FLAGS, flags.FLAGS['config']
-  c, directory = cli.get_config(given), storage.resolve(given.workdir)
+  c, directory = given.config, storage.resolve(given.workdir)
   file = config_flags.get_config_filename(flag)
   table, data = _read_table(given.table, c, file), storage.resolve(given.data)
   if not storage.exists(data):

@@ -20,20 +20,6 @@ _PCI_DEVICES = '/sys/bus/pci/devices/*'
 _NVIDIA, _GOOGLE, _NETWORK_CARD = '0x10de', '0x1ae0', '0x0042'
 
 
-def get_config(values: flags.FlagValues):
-  """Returns the config given by the flag --config."""
-  config = values.config
-  try:
-    config.keys()
-  except OSError as error:  # how ml_collections reports a missing file
-    path = values['config'].config_filename
-    raise errors.UserError(
-      f'cannot read --config={path}; paths are relative to the current folder, '
-      'and configs/ is in the repository of bert_jax, not in the package.'
-    ) from error
-  return config
-
-
 def run(main: Callable[..., int | None], takes_arguments: bool = False):
   """Runs `main` under absl and exits with its result.
 
@@ -130,7 +116,9 @@ def require_other(output: str, *inputs: str):
 
 def _parse_flags(argv):
   try:
-    return flags.FLAGS(_arrange(argv))
+    arranged = _arrange(argv)
+    _check_config_file(arranged)
+    return flags.FLAGS(arranged)
   except SystemExit:  # of --help and the like, which absl ends with 1
     sys.exit(0)
   except (flags.Error, errors.UserError) as error:
@@ -167,6 +155,23 @@ def _arrange(argv: Sequence[str]) -> list[str]:
       given[i : i + 2] = [f'--config={given[i + 1]}']
   given.sort(key=lambda x: not x.startswith('--config='))
   return [command, *given, *argv[end:]]
+
+
+def _check_config_file(argv: Sequence[str]):
+  """Raises errors.UserError if the file of --config cannot be read.
+
+  ml_collections would say so only where a field is asked for, by a traceback.
+  """
+  given = [x for x in argv[1:2] if x.startswith('--config=')]
+  if not given or 'config' not in flags.FLAGS:
+    return
+  path = given[0].removeprefix('--config=').partition(':')[0]
+  advice = (
+    'paths are relative to the current folder, and configs/ is in the '
+    'repository of bert_jax, not in the package.'
+  )
+  with errors.explaining(f'cannot read --config={path}', advice):
+    open(path, encoding='utf-8').close()
 
 
 def _describe_unknown(error: BaseException) -> str:

@@ -40,7 +40,7 @@ def main() -> int:
   # Accelerators are for the runs.
   jax.config.update('jax_platforms', 'cpu')
   given = flags.FLAGS
-  config, directory = cli.get_config(given), storage.resolve(given.workdir)
+  config, directory = given.config, storage.resolve(given.workdir)
   config_check.check(config)
   if config.task == 'pretraining':
     raise errors.UserError(

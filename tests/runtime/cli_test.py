@@ -141,7 +141,7 @@ from ml_collections import config_flags
 from bert_jax.runtime import cli
 
 def main():
-  print(cli.get_config(flags.FLAGS).data.input)
+  print(flags.FLAGS.config.data.input)
 
 config_flags.DEFINE_config_file('config', None, 'The experiment, e.g. a.py:b.')
 flags.DEFINE_string('workdir', None, 'Directory of the run.')
@@ -168,12 +168,15 @@ _GIVEN = '--workdir=x', '--config=configs/tiny.py'
       "error: a flag names no field of the config: 'zzz'; bert_jax/config/"
       'fields.py has all, with their groups, such as phases.steps.',
     ),
-    (
-      [_GIVEN[0], '--config=nope.py'],
-      'error: cannot read --config=nope.py; paths are relative to the current '
-      'folder, and configs/ is in the repository of bert_jax, not in the '
-      'package.',
-    ),
+    *[
+      (
+        [_GIVEN[0], '--config=nope.py:smoke', *more],
+        'error: cannot read --config=nope.py: No such file or directory; paths '
+        'are relative to the current folder, and configs/ is in the repository '
+        'of bert_jax, not in the package. See --help.',
+      )
+      for more in ([], ['--config.data.input=x'])
+    ],
     (
       [_GIVEN[0], '--config=bert_jax/__init__.py'],
       'error: the file of --config has no function get_config; see configs/.',
