@@ -6,14 +6,10 @@ import os
 import shutil
 import tempfile
 import threading
-import time
-
-from tensorboardX import event_file_writer
-from tensorboardX.proto import event_pb2, summary_pb2
 
 from bert_jax import errors
 from bert_jax.runtime import files, periodic, storage
-from bert_jax.workdir import paths
+from bert_jax.workdir import event_file, paths
 
 _SECONDS = 60.0  # between uploads
 
@@ -106,13 +102,7 @@ class Log:
       self.evaluation = _drop_rows_after(self.path, step)
       self._file = open(self.path, 'a', encoding='utf-8')
       os.makedirs(board, exist_ok=True)
-      # Not SummaryWriter: its thread dies if the disk is full, and then its
-      # queue blocks the training forever.
-      self._board = event_file_writer.EventsWriter(
-        os.path.join(board, 'events'), f'.{step}'
-      )
-      restart = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-      self._write_event(step + 1, session_log=restart)
+      self._board = event_file.EventFile(board, step)
 
   def write(self, kind: str, step: int, values: dict):
     """Adds a row.
@@ -122,11 +112,11 @@ class Log:
         'spike'.
       values: numbers, which become curves, and texts.
     """
-    numbers = [
-      summary_pb2.Summary.Value(tag=f'{kind}/{name}', simple_value=value)
+    numbers = {
+      f'{kind}/{name}': value
       for name, value in values.items()
       if isinstance(value, int | float)
-    ]
+    }
     with self._reported():
       row = {'kind': kind, 'step': step, **values}
       self._file.write(json.dumps(row, allow_nan=False) + '\n')
@@ -134,18 +124,12 @@ class Log:
       if kind == 'eval':
         self.evaluation = row
       if numbers:
-        self._write_event(step, summary=summary_pb2.Summary(value=numbers))
+        self._board.write(step, numbers)
 
   def flush(self):
     """Waits until all rows are in the working directory, if it is a bucket."""
     with self._reported():
       self._mirror.flush()
-
-  def _write_event(self, step, **content):
-    self._board.write_event(
-      event_pb2.Event(wall_time=time.time(), step=step, **content)
-    )
-    self._board.flush()
 
   def _reported(self):
     advice = 'free disk space, then resume with the same command.'

@@ -1,0 +1,24 @@
+"""Tests of event files; log_test.py reads them with TensorBoard."""
+
+import os
+
+from tests import environment, processes
+
+_CODE = """
+import sys
+from bert_jax import main, predict, tasks
+from bert_jax.report import __main__
+from bert_jax.train import fit
+from bert_jax.workdir import log
+
+with log.Log(sys.argv[1], 0) as rows:
+  rows.write('train', 1, {'loss': 1.0})
+"""
+
+
+def test_neither_a_command_nor_its_log_imports_pytorch(tmp_path):
+  (tmp_path / 'torch.py').write_text('raise SystemExit("PyTorch is imported")')
+  env = environment.for_devices(1)
+  env['PYTHONPATH'] = os.pathsep.join([str(tmp_path), processes.ROOT])
+  done = processes.run_code(_CODE, str(tmp_path), env=env)
+  assert done.returncode == 0, done.stderr
