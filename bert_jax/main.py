@@ -6,6 +6,8 @@ Give fields of the config after a colon or as flags of their own:
 
   --config=configs/base.py:smoke,batch_size=64 --config.data.input='text/*.txt'
 
+--help beside --config lists all fields with their values and meanings.
+
 Run the same command again to resume. SIGINT (Ctrl-C), SIGTERM and SIGHUP save a
 checkpoint first. On many hosts start the same command on each (docs/hosts.md).
 """
@@ -16,6 +18,7 @@ import json
 from absl import flags
 from ml_collections import config_dict, config_flags
 
+from bert_jax.config import get_meanings
 from bert_jax.runtime import cli, memory
 
 
@@ -121,4 +124,4 @@ if __name__ == '__main__':
   )
   flags.DEFINE_integer('process_id', None, 'Number of this process, from 0.')
   flags.mark_flags_as_required(['config', 'workdir'])
-  cli.run(main)
+  cli.run(main, fields=get_meanings())

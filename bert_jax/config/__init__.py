@@ -5,6 +5,7 @@ from bert_jax.config.fields import (
   FIELDS,
   check_fields,
   declare_fields,
+  get_meanings,
   model_config,
 )
 from bert_jax.config.recipes import (

@@ -645,6 +645,19 @@ def check_fields(c: config_dict.ConfigDict, *prefixes: str):
         )
 
 
+def get_meanings() -> dict[str, str]:
+  """Returns {name: meaning}, with the values that a field may have."""
+  meanings = {}
+  for name, field in FIELDS.items():
+    parts = [field.meaning, field.in_runs]
+    if isinstance(field.allowed, Choice) and not all(
+      choice in field.meaning for choice in field.allowed
+    ):
+      parts.append(f'one of {", ".join(field.allowed)}')
+    meanings[name] = '; '.join(filter(None, parts))
+  return meanings
+
+
 def model_config(c: config_dict.ConfigDict):
   """Returns the model's part of a config, a `bert_config.BertConfig`."""
   # Processes that prepare data read fields, and need no jax.

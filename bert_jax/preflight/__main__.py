@@ -17,6 +17,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from bert_jax import errors
+from bert_jax.config import get_meanings
 from bert_jax.runtime import cli
 
 
@@ -110,4 +111,4 @@ def _define_flags():
 
 if __name__ == '__main__':
   _define_flags()
-  cli.run(main)
+  cli.run(main, fields=get_meanings())

@@ -1,6 +1,7 @@
 """Starts every command and reports its errors."""
 
 import contextlib
+import functools
 import glob
 import logging
 import os
@@ -8,25 +9,37 @@ import pathlib
 import re
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from absl import app, flags
 
 from bert_jax import errors
-from bert_jax.runtime import compilers, memory, screen, signals
+from bert_jax.runtime import (
+  compilers,
+  config_files,
+  field_help,
+  memory,
+  screen,
+  signals,
+)
 
 _PCI_DEVICES = '/sys/bus/pci/devices/*'
 # Vendors, and Google's device that is no TPU: gVNIC, which its machines have.
 _NVIDIA, _GOOGLE, _NETWORK_CARD = '0x10de', '0x1ae0', '0x0042'
 
 
-def run(main: Callable[..., int | None], takes_arguments: bool = False):
+def run(
+  main: Callable[..., int | None],
+  takes_arguments: bool = False,
+  fields: Mapping[str, str] | None = None,
+):
   """Runs `main` under absl and exits with its result.
 
   A UserError, an error that may pass, a signal and a closed stdout become one
   line on stderr; anything else is a bug and keeps its traceback. The exit codes
   are in `errors`. With `takes_arguments`, `main` gets argv without flags;
-  otherwise nothing but flags may be given.
+  otherwise nothing but flags may be given. `fields` are the meanings of the fields
+  of --config, by name, which --help lists beside --config=FILE.
   """
 
   def guarded(argv):
@@ -44,7 +57,8 @@ def run(main: Callable[..., int | None], takes_arguments: bool = False):
   screen.protect()
   try:
     with signals.raising():
-      app.run(guarded, flags_parser=_parse_flags)
+      parse = functools.partial(_parse_flags, fields=fields or {})
+      app.run(guarded, flags_parser=parse)
   except (Exception, errors.Interrupted) as error:
     if isinstance(error, errors.UserError):
       print('error:', ' '.join(str(error).splitlines()), file=sys.stderr)
@@ -114,13 +128,20 @@ def require_other(output: str, *inputs: str):
       )
 
 
-def _parse_flags(argv):
+def _parse_flags(argv, fields: Mapping[str, str]):
   try:
-    arranged = _arrange(argv)
-    _check_config_file(arranged)
-    return flags.FLAGS(arranged)
+    return flags.FLAGS(_arrange(argv))
   except SystemExit:  # of --help and the like, which absl ends with 1
+    config = flags.FLAGS['config'].value if fields else None
+    if config:
+      print(field_help.describe_fields(config, fields))
     sys.exit(0)
+  except flags.UnrecognizedFlagError as error:
+    full = field_help.find_full_names(error.flagname, fields)
+    message = _gist(error)
+    if full:
+      message += f'; did you mean {_join_flags(full)}?'
+    raise errors.UserError(f'{message} See --help.') from error
   except (flags.Error, errors.UserError) as error:
     message = _list_missing(error) or _gist(error)
     raise errors.UserError(f'{message} See --help.') from error
@@ -132,7 +153,7 @@ def _parse_flags(argv):
     # What ml_collections raises for an unknown field.
     unknown = isinstance(error, AttributeError | LookupError)
     if unknown and not _is_from_config_file(error):
-      raise errors.UserError(_describe_unknown(error)) from error
+      raise errors.UserError(_describe_unknown(error, fields)) from error
     traceback.print_exc()  # of the config file
     sys.exit(errors.MISTAKE)
 
@@ -140,7 +161,8 @@ def _parse_flags(argv):
 def _arrange(argv: Sequence[str]) -> list[str]:
   """Expands ~ in flags, as shells do only elsewhere, and puts --config first.
 
-  ml_collections wants it before the flags for its fields.
+  ml_collections wants it before the flags for its fields, and reports a missing
+  file late and by a traceback.
   """
   end = argv.index('--') if '--' in argv else len(argv)
   command, *given = argv[:end]
@@ -154,37 +176,26 @@ def _arrange(argv: Sequence[str]) -> list[str]:
       i = given.index(name)
       given[i : i + 2] = [f'--config={given[i + 1]}']
   given.sort(key=lambda x: not x.startswith('--config='))
+  if given and given[0].startswith('--config=') and 'config' in flags.FLAGS:
+    file = config_files.find(given[0].removeprefix('--config='))
+    given[0] = f'--config={file}'
   return [command, *given, *argv[end:]]
 
 
-def _check_config_file(argv: Sequence[str]):
-  """Raises errors.UserError if the file of --config cannot be read.
-
-  ml_collections would say so only where a field is asked for, by a traceback.
-  """
-  given = [x for x in argv[1:2] if x.startswith('--config=')]
-  if not given or 'config' not in flags.FLAGS:
-    return
-  path = given[0].removeprefix('--config=').partition(':')[0]
-  advice = (
-    'paths are relative to the current folder, and configs/ is in the '
-    'repository of bert_jax, not in the package.'
-  )
-  with errors.explaining(f'cannot read --config={path}', advice):
-    open(path, encoding='utf-8').close()
-
-
-def _describe_unknown(error: BaseException) -> str:
+def _describe_unknown(error: BaseException, fields: Collection[str]) -> str:
   """Says which name of a flag is no field of the config, and what may be."""
   text = _gist(error)
-  near = re.search(r'Did you mean "(\w+)"', text)
-  advice = (
-    f'did you mean {near[1]!r}?'
-    if near
-    else 'bert_jax/config/fields.py has all, with their groups, such as phases.steps.'
-  )
   name = re.sub(r'\W*(\w*).*', r'\1', text)
+  advice = '--help beside --config lists them.'
+  if full := field_help.find_full_names(name, fields):
+    advice = f'did you mean {_join_flags(full)}?'
+  elif near := re.search(r'Did you mean "(\w+)"', text):
+    advice = f'did you mean {near[1]!r}?'
   return f'a flag names no field of the config: {name!r}; {advice}'
+
+
+def _join_flags(fields: Sequence[str]) -> str:
+  return ' or '.join(f'--config.{field}' for field in fields)
 
 
 def _is_from_config_file(error: BaseException) -> bool:

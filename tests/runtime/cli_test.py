@@ -1,6 +1,7 @@
 """What a command ends with."""
 
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -10,8 +11,9 @@ from unittest import mock
 import pytest
 
 from bert_jax import errors, features, predict, score
+from bert_jax.config import FIELDS
 from bert_jax.data import vocab
-from bert_jax.runtime import cli, compilers, memory
+from bert_jax.runtime import cli, compilers, config_files, memory
 from tests import commands, processes
 
 
@@ -138,6 +140,7 @@ def test_a_closed_output_ends_a_command_with_one_line():
 _FLAGS = """
 from absl import flags
 from ml_collections import config_flags
+from bert_jax.config import get_meanings
 from bert_jax.runtime import cli
 
 def main():
@@ -146,9 +149,14 @@ def main():
 config_flags.DEFINE_config_file('config', None, 'The experiment, e.g. a.py:b.')
 flags.DEFINE_string('workdir', None, 'Directory of the run.')
 flags.mark_flags_as_required(['config', 'workdir'])
-cli.run(main)
+cli.run(main, fields=get_meanings())
 """
 _GIVEN = '--workdir=x', '--config=configs/tiny.py'
+_CONFIGS = sorted(
+  path.stem
+  for path in pathlib.Path(processes.ROOT, 'configs').glob('*.py')
+  if path.stem != 'tables'
+)
 
 
 @pytest.mark.parametrize(
@@ -165,15 +173,24 @@ _GIVEN = '--workdir=x', '--config=configs/tiny.py'
     ),
     (
       [*_GIVEN, '--config.zzz=x'],
-      "error: a flag names no field of the config: 'zzz'; bert_jax/config/"
-      'fields.py has all, with their groups, such as phases.steps.',
+      "error: a flag names no field of the config: 'zzz'; --help beside "
+      '--config lists them.',
+    ),
+    (
+      [*_GIVEN, '--config.learning_rate=x'],
+      "error: a flag names no field of the config: 'learning_rate'; did you "
+      'mean --config.optimizer.learning_rate?',
+    ),
+    (
+      [*_GIVEN, '--learning_rate=x'],
+      "error: Unknown command line flag 'learning_rate'; did you mean "
+      '--config.optimizer.learning_rate? See --help.',
     ),
     *[
       (
         [_GIVEN[0], '--config=nope.py:smoke', *more],
-        'error: cannot read --config=nope.py: No such file or directory; paths '
-        'are relative to the current folder, and configs/ is in the repository '
-        'of bert_jax, not in the package. See --help.',
+        'error: cannot read --config=nope.py: No such file or directory; give '
+        f'a file, or one of {", ".join(_CONFIGS)}. See --help.',
       )
       for more in ([], ['--config.data.input=x'])
     ],
@@ -230,3 +247,22 @@ def test_an_output_that_is_an_input_is_refused(module, tmp_path, monkeypatch):
   with pytest.raises(errors.UserError, match='link.tsv is a file of --input'):
     commands.run(module, *given)
   assert (tmp_path / 'own.tsv').read_text() == 'a\tb\n'
+
+
+def test_help_beside_a_config_lists_every_field_with_value_and_meaning():
+  done = processes.run_code(_FLAGS, '--config=tiny:seed=7', '--help')
+  assert done.returncode == 0
+  text = "  --config.data.input='python-docs'\n    files, globs, folders,"
+  assert text in done.stdout
+  assert '--config.seed=7\n    seed of data, masks,' in done.stdout
+  named = re.findall(r'--config\.([\w.]+)=', done.stdout)
+  assert sorted(named) == sorted(FIELDS)
+
+
+def test_a_config_of_the_package_is_found_by_its_name(tmp_path, monkeypatch):
+  theirs = f'{processes.ROOT}/configs/tiny.py:smoke'
+  monkeypatch.chdir(tmp_path)
+  assert config_files.find('tiny:smoke') == theirs
+  assert config_files.find('configs/tiny.py:smoke') == theirs
+  (tmp_path / 'tiny').touch()  # a file of the user's comes first
+  assert config_files.find('tiny:smoke') == 'tiny:smoke'

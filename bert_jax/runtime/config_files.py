@@ -1,0 +1,41 @@
+"""Finds the files of --config, which may be one that comes with the package."""
+
+import os
+import pathlib
+import sysconfig
+
+import bert_jax
+from bert_jax import errors
+
+# In a clone and in an installed wheel; setup.cfg says where a wheel has them.
+_FOLDERS = (
+  pathlib.Path(bert_jax.__file__).parents[1] / 'configs',
+  pathlib.Path(sysconfig.get_path('data'), 'share', 'bert_jax', 'configs'),
+)
+
+
+def find(given: str) -> str:
+  """Returns the value of --config with the path of an existing file.
+
+  Args:
+    given: FILE[:ARGUMENTS]. If there is no such file, 'tiny' and
+      'configs/tiny.py' are the package's own.
+
+  Raises:
+    errors.UserError: if there is no such file, or it cannot be read.
+  """
+  path, colon, arguments = given.partition(':')
+  name = path.removeprefix('configs/').removesuffix('.py')
+  candidates = [path, *(str(folder / f'{name}.py') for folder in _FOLDERS)]
+  path = next(filter(os.path.isfile, candidates), path)
+  advice = f'give a file, or one of {", ".join(_list_names())}.'
+  with errors.explaining(f'cannot read --config={path}', advice):
+    open(path, encoding='utf-8').close()
+  return f'{path}{colon}{arguments}'
+
+
+def _list_names() -> list[str]:
+  files = (file for folder in _FOLDERS for file in folder.glob('*.py'))
+  return sorted(
+    {file.stem for file in files if 'def get_config' in file.read_text('utf-8')}
+  )
