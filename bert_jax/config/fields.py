@@ -135,8 +135,7 @@ FIELDS: dict[str, Field] = {
     'separated by commas: text, WikiExtractor pages, MediaWiki dumps, .jsonl; '
     'also .gz .bz2 .xz .zst',
     Text(may_be_empty=False),
-    in_runs='for fine-tuning a folder, tfds:NAME, or '
-    'train=FILE,dev=FILE,test=FILE',
+    in_runs='for fine-tuning a folder, or train=FILE,dev=FILE,test=FILE',
   ),
   'data.weights': Field(
     (),

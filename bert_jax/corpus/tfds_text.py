@@ -35,12 +35,12 @@ def read_documents(
 
 
 @functools.lru_cache(1)
-def open_split(given: str, field: str = ''):
+def open_split(given: str, field: str):
   """Opens a split for random access; prepares the dataset first if necessary.
 
   Args:
     given: tfds:NAME/CONFIG:SPLIT.
-    field: a feature that it must have; '' is none.
+    field: the feature with the text.
   """
   match = _INPUT.fullmatch(given)
   if not match:
@@ -50,7 +50,7 @@ def open_split(given: str, field: str = ''):
     )
   name, split = match.groups()
   builder = _builder(given, name)
-  if field and field not in (builder.info.features or {}):
+  if field not in (builder.info.features or {}):
     raise errors.UserError(
       f'input {given!r} has no feature {field!r}, only '
       f'{", ".join(builder.info.features or ())}; name one that holds text.'
@@ -65,11 +65,6 @@ def open_split(given: str, field: str = ''):
   kinds = NotImplementedError, ValueError
   with errors.explaining(what, advice, kinds):
     return builder.as_data_source(split=split)
-
-
-def list_splits(given: str) -> list[str]:
-  """Returns the splits of tfds:NAME/CONFIG; raises as `open_split`."""
-  return list(_builder(given, given.removeprefix(PREFIX)).info.splits)
 
 
 def _builder(given: str, name: str):

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.corpus import tfds_text
 from bert_jax.finetuning.readers import glue, splits, table_files
 
 _IDS = ('index', 'id')  # columns that number the rows of GLUE's test files
@@ -95,31 +94,13 @@ def read_glue(name: str, split: str, path: str) -> Examples:
   """Reads a file of a GLUE task, see `glue.TASKS`."""
   known = glue.TASKS[name]
   test = split not in ('train', 'dev', 'dev_mismatched')
-  if path.startswith(tfds_text.PREFIX):
-    return _read_tfds(known, path, test)
   table = table_files.read(path, () if test else known.headless, ragged=True)
   label = '' if test else known.label
   columns = Columns(known.text, known.pair, label=label)
   rows = choose_columns(table, columns, not test)
-  return _name_rows(rows, _read_ids(table)) if test else rows
-
-
-def _read_tfds(known: glue.Glue, path: str, test: bool) -> Examples:
-  """Reads a split of GLUE in TFDS, where classes and columns differ in name."""
-  table = table_files.read(path)
-  columns = Columns(
-    *(known.tfds or (known.text, known.pair)), label='' if test else 'label'
-  )
-  rows = choose_columns(table, columns, not test)
-  if known.labels and not test:
-    theirs = tfds_text.open_split(path).dataset_info.features['label'].names
-    ours = dict(zip(theirs, known.labels, strict=True))  # in the same order
-    units = [x._replace(label=ours.get(x.label, '')) for x in rows.units]
-    rows = dataclasses.replace(rows, units=units)
-  return _name_rows(rows, [str(row['idx']) for _, row in table.rows])
-
-
-def _name_rows(rows: Examples, ids: Sequence[str]) -> Examples:
+  if not test:
+    return rows
+  ids = _read_ids(table)
   units = [x._replace(id=y) for x, y in zip(rows.units, ids, strict=True)]
   return dataclasses.replace(rows, units=units)
 

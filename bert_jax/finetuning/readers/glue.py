@@ -24,7 +24,6 @@ class Glue:
     labels: the classes; () for a number.
     metrics: names as in `metrics.score`; models are compared by the first.
     headless: columns of files that have no header.
-    tfds: columns of the first and second text in TFDS, if they differ there.
     files: {split: path in the folder}; the splits are `train`, `dev`, `test`
       and, for MNLI, `dev_mismatched`, `test_mismatched` and `diagnostic`.
     others: {split: file name in a submission}; None if only the test set is
@@ -38,7 +37,6 @@ class Glue:
   labels: tuple[str, ...]
   metrics: tuple[str, ...] = ('accuracy',)
   headless: tuple[str, ...] = ()
-  tfds: tuple[str, str] | None = None
   files: Mapping[str, str] = dataclasses.field(default_factory=_FILES.copy)
   others: Mapping[str, str] | None = None
 
@@ -58,15 +56,12 @@ TASKS = {
     headless=('source', 'label', 'mark', 'sentence'),
   ),
   'sst2': Glue('SST-2', 'sentence', '', 'label', _BINARY),
-  'mrpc': Glue(
-    *('MRPC', '#1 String', '#2 String', 'Quality', _BINARY, _F1), tfds=_PAIR
-  ),
+  'mrpc': Glue('MRPC', '#1 String', '#2 String', 'Quality', _BINARY, _F1),
   'stsb': Glue('STS-B', *_PAIR, 'score', (), ('pearson', 'spearman')),
   'qqp': Glue('QQP', 'question1', 'question2', 'is_duplicate', _BINARY, _F1),
   'mnli': Glue(
     *('MNLI', *_PAIR, 'gold_label'),
     ('entailment', 'neutral', 'contradiction'),
-    tfds=('premise', 'hypothesis'),
     files={
       'train': 'train.tsv',
       'dev': 'dev_matched.tsv',

@@ -10,21 +10,12 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.corpus import tfds_text
 from bert_jax.data import hashing
 from bert_jax.finetuning.readers import glue, table_files
 from bert_jax.runtime import storage
 
 _HELD_OUT, _SAMPLE = 4, 6  # tags of hashes
 _SPLITS = ('train', 'dev', 'test')
-# {split: its names in TFDS}
-_TFDS_SPLITS = {
-  'train': ('train',),
-  'dev': ('validation', 'validation_matched'),
-  'dev_mismatched': ('validation_mismatched',),
-  'test': ('test', 'test_matched'),
-  'test_mismatched': ('test_mismatched',),
-}
 # Extensions of files of tagged words, and of questions about passages.
 WORDS, QUESTIONS = ('.conll', '.txt'), ('.json',)
 _EXTENSIONS = (*table_files.EXTENSIONS, *WORDS, *QUESTIONS)
@@ -72,14 +63,10 @@ def find_files(source: Source) -> dict[str, str]:
   """Returns {split: path} of a source's input.
 
   It names files, `train=FILE,dev=FILE,test=FILE`, or a folder: of the GLUE
-  task, of all of GLUE, or with files train.*, dev.* and test.*; or a TFDS
-  dataset, `tfds:NAME/CONFIG`, whose splits `tfds:NAME/CONFIG:SPLIT` are its
-  files.
+  task, of all of GLUE, or with files train.*, dev.* and test.*.
   """
   known, given = find_glue(source.glue), source.input
-  if given.startswith(tfds_text.PREFIX):
-    found = _find_tfds_splits(given)
-  elif '=' in given and not storage.exists(given):
+  if '=' in given and not storage.exists(given):
     found = _parse_files(given, known.files if known else _SPLITS)
   elif known:
     found = _find_glue_files(known, given)
@@ -91,8 +78,7 @@ def find_files(source: Source) -> dict[str, str]:
         f'data.input={given} is one file; say what it is for: train={given}, '
         'or train=FILE,dev=FILE,test=FILE.'
       )
-    named = '=' in given or given.startswith(tfds_text.PREFIX)
-    there = named or storage.exists(given)
+    there = '=' in given or storage.exists(given)
     problem = 'has no training file' if there else 'does not exist'
     name = known.files['train'] if known else f'train{", ".join(_EXTENSIONS)}'
     raise errors.UserError(
@@ -122,16 +108,6 @@ def _parse_files(given: str, splits) -> dict[str, str]:
       )
     found[split] = path
   return {split: found[split] for split in splits if split in found}
-
-
-def _find_tfds_splits(given: str) -> dict[str, str]:
-  there = tfds_text.list_splits(given)
-  return {
-    split: f'{given}:{name}'
-    for split, names in _TFDS_SPLITS.items()
-    for name in names
-    if name in there
-  }
 
 
 def _find_glue_files(known: glue.Glue, folder: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ A TSV file is taken as it is: a quotation mark is a character like any other,
 as in GLUE. A CSV file quotes fields that hold commas, quotes or line feeds.
 In both, empty lines are left out, unless there is only one column: then each is
 a row without text. Each line of a JSONL file is an object. Files may be
-compressed. A split of a TFDS dataset is like a file.
+compressed.
 """
 
 import csv
@@ -12,19 +12,16 @@ import io
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TextIO
-
-import numpy as np
+from typing import NamedTuple, TextIO
 
 from bert_jax import errors
-from bert_jax.corpus import text_files, tfds_text
+from bert_jax.corpus import text_files
 from bert_jax.runtime import memory
 
 EXTENSIONS = ('.tsv', '.csv', '.jsonl')
 _SEPARATORS = {'.tsv': 'the tab', '.csv': 'the comma'}
 _OTHERS = {'.tsv': ';|,', '.csv': ';|\t'}  # separators to look for in a message
 _BREAKS = '\t', '\n', '\r'  # which a field of a TSV file cannot hold
-_TFDS_NUMBER = 'idx'  # the feature of TFDS that numbers GLUE's rows
 
 
 class Table(NamedTuple):
@@ -47,14 +44,11 @@ def read(
   """Reads a file.
 
   Args:
-    path: ends in one of `EXTENSIONS` and maybe a compression's; or
-      tfds:NAME/CONFIG:SPLIT.
+    path: ends in one of `EXTENSIONS` and maybe a compression's.
     headless: columns of a TSV file whose first line does not name them.
     ragged: whether to leave out lines of a TSV file with too few columns, and
       columns beyond the header's; otherwise they are errors.
   """
-  if path.startswith(tfds_text.PREFIX):
-    return Table(path, *_read_tfds(path), [])
   kind = text_files.get_extension(path)
   if kind not in EXTENSIONS:
     raise errors.UserError(
@@ -228,36 +222,6 @@ def _refuse_ragged(path, number, got, names):
     f'has {errors.count(got, "column")}, not {len(names)} '
     f'({describe_names(path, names)}); correct that line.',
   )
-
-
-def _read_tfds(path: str) -> tuple[tuple[str, ...], list[tuple[int, dict]]]:
-  """Returns (columns, [(number of the row, {column: value})]).
-
-  The rows are in the order of the data that the dataset was made from, if it
-  numbers them (TFDS stores them shuffled). Texts and lists of texts are str,
-  classes are their names, None if missing, other values are as TFDS has them.
-  """
-  source = tfds_text.open_split(path)
-  features = source.dataset_info.features
-  rows = [
-    {name: _decode(value, features[name]) for name, value in example.items()}
-    for example in source
-  ]
-  if not rows:
-    raise errors.UserError(f'{path} has no rows; give a split that has some.')
-  if _TFDS_NUMBER in features:
-    rows.sort(key=lambda row: row[_TFDS_NUMBER])
-  return tuple(features), list(enumerate(rows))
-
-
-def _decode(value: Any, feature: Any) -> Any:
-  if isinstance(value, bytes):
-    return value.decode('utf-8', 'replace')
-  if isinstance(value, list | np.ndarray):
-    return [_decode(x, None) for x in value]
-  if hasattr(feature, 'int2str'):  # a class; -1 in test sets
-    return feature.int2str(int(value)) if value >= 0 else None
-  return value.item() if isinstance(value, np.generic) else value
 
 
 def open_new(path: str) -> TextIO:

@@ -3,14 +3,12 @@
 import gzip
 import tracemalloc
 
-import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.finetuning.readers import splits, squad, table_files
+from bert_jax.finetuning.readers import squad, table_files
 from bert_jax.runtime import memory
-from tests import peak, tfds_sets
-from tests.finetuning.readers import examples_test
+from tests import peak
 
 
 def read(tmp_path, content, name) -> table_files.Table:
@@ -114,89 +112,3 @@ def test_what_is_not_utf_8_is_named_by_its_line(tmp_path, name):
   path.write_bytes(gzip.compress(wide) if 'gz' in name else wide)
   with pytest.raises(errors.UserError, match='is UTF-16; convert it'):
     table_files.read(str(path))
-
-
-LABELS = 'entailment', 'not_entailment'
-
-
-@pytest.fixture(scope='module')
-def data_dir(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('tfds')
-
-  def pairs(first, second, labels):
-    def features(types):
-      text = types.Text()
-      label = types.ClassLabel(names=labels) if labels else np.float32
-      return {first: text, second: text, 'label': label, 'idx': np.int32}
-
-    return features
-
-  def rows(first, second, labels):
-    return [
-      {first: f'a{i}', second: f'é{i}', 'label': label, 'idx': i}
-      for i, label in enumerate(labels)
-    ]
-
-  kinds = 'not_equivalent', 'equivalent'
-  for name, classes, labels in (
-    ('rte', LABELS, ([1, 0, 1, 1, 0], [0, 1], [-1, -1])),
-    ('mrpc', kinds, ([1, 0], [1], [-1])),
-    ('stsb', None, ([0.5, 5.0], [2.5], [-1.0])),
-  ):
-    columns = 'sentence1', 'sentence2'
-    splits = zip(('train', 'validation', 'test'), labels, strict=True)
-    content = {k: rows(*columns, x) for k, x in splits}
-    tfds_sets.write(folder, name, pairs(*columns, classes), content)
-  return str(folder)
-
-
-@pytest.fixture
-def tfds_dir(data_dir, monkeypatch):
-  tfds_sets.use(data_dir, monkeypatch)
-
-
-def read_tfds(name, **changes):
-  source = examples_test.source(f'tfds:{name}', **changes)
-  return examples_test.read_splits(source)
-
-
-def test_a_glue_task_is_read_as_from_its_files(tfds_dir):
-  found = read_tfds('rte', glue='rte')
-  assert list(found) == ['train', 'dev', 'test']
-  train = found['train']
-  assert train.texts == [f'a{i}' for i in range(5)]  # not shuffled
-  assert train.pairs == [f'é{i}' for i in range(5)]
-  assert examples_test.list_labels(train) == [
-    LABELS[i] for i in (1, 0, 1, 1, 0)
-  ]
-  assert [(x.label, x.id) for x in found['test'].units] == [
-    ('', '0'),
-    ('', '1'),
-  ]
-
-
-def test_labels_and_columns_are_those_of_glues_files(tfds_dir):
-  for name, labels in (('mrpc', ['1', '0']), ('stsb', ['0.5', '5.0'])):
-    train = read_tfds(name, glue=name)['train']
-    assert examples_test.list_labels(train) == labels
-    assert train.texts == ['a0', 'a1']
-
-
-def test_any_dataset_may_be_read_by_its_columns(tfds_dir):
-  found = read_tfds('mrpc', text='sentence2')
-  assert found['train'].texts == ['é0', 'é1']
-  assert examples_test.list_labels(found['train']) == [
-    'equivalent',
-    'not_equivalent',
-  ]
-  path = 'tfds:mrpc:train[:1]'
-  source = examples_test.source(f'train={path},dev=tfds:mrpc:validation')
-  assert splits.find_files(source)['train'] == path
-  assert len(table_files.read(path).rows) == 1
-
-
-def test_what_is_not_there_is_said(tfds_dir):
-  with pytest.raises(errors.UserError, match="column 'body'; .* data.text="):
-    read_tfds('rte', text='body')
-  with pytest.raises(errors.UserError, match='is not prepared under'):
-    read_tfds('no_such_set')
