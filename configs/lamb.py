@@ -4,8 +4,8 @@ python -m bert_jax.main --config=configs/lamb.py --workdir=DIR \\
   --config.data.input='books/*.txt,wiki/*'
 
 7,038 updates at length 128, then 1,563 at 512: twice the sequences of BERT's
-million updates of 256. Rates, warm-ups and decay are those of NVIDIA's runs
-(docs/large_batches.md).
+million updates of 256. Rates and warm-ups are those of NVIDIA's runs, the
+linear decay is LAMB's authors' (docs/large_batches.md).
 """
 
 from bert_jax import config
@@ -23,7 +23,6 @@ def get_config(arguments: str = ''):
   c.phases.warmups = (2000, 200)
   c.optimizer.algorithm = 'lamb'
   c.optimizer.decay_from = 'zero'
-  c.optimizer.decay_power = 0.5
   c.checkpoint.every = 100
   c.eval.every = 500
   return config.apply_arguments(c, arguments)

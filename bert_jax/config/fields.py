@@ -410,10 +410,6 @@ FIELDS: dict[str, Field] = {
     'what is masked as a whole: token, word (all its pieces) or span',
     Choice('token', 'word', 'span'),
   ),
-  'objective.static_masks': Field(
-    False,
-    "one mask per pair and pass, as in Google's files, not a new one per epoch",
-  ),
   # One entry per phase; schedule and optimizer state continue across phases. A
   # phase of the same length as the one before continues its epoch.
   'phases.seq_length': Field(
@@ -492,19 +488,6 @@ FIELDS: dict[str, Field] = {
     'where the linear decay starts from the peak: at the end of the warmup, or '
     'at step zero, so that the rate drops when the warm-up ends',
     Choice('warmup', 'zero'),
-  ),
-  'optimizer.decay_power': Field(
-    1.0,
-    'the rate falls as this power of the share of updates that is left; 1 is '
-    'linear',
-    Range(above=0, most=4),
-  ),
-  'optimizer.layer_decay': Field(
-    1.0,
-    'each layer learns at this many times the rate of the layer above; the '
-    'heads at the full rate, the embeddings below the lowest layer; 1 is the '
-    'same rate',
-    Range(above=0, most=1),
   ),
   'optimizer.freeze': Field(
     '',

@@ -121,10 +121,7 @@ class Batches:
       rows = np.arange(phase.batch_size)
     seed = self._config.seed
     record, epoch = self.find_records(phase, step, rows)
-    if self._config.objective.static_masks:
-      keys = self._keys(seed, _MASK, record)
-    else:
-      keys = self._keys(seed, _MASK, phase.number, epoch, record)
+    keys = self._keys(seed, _MASK, phase.number, epoch, record)
     rate = compute_mask_rate(self._config, step)
     return self._features(split, phase, record, keys, rate)
 

@@ -1,6 +1,5 @@
 """AdamW with warm-up and linear decay (appendix A.2), and LAMB."""
 
-import functools
 import itertools
 import re
 from typing import Any
@@ -15,7 +14,6 @@ from bert_jax.train import task
 
 # As in Google's code: everything else decays, word embeddings included.
 NO_DECAY = re.compile(r'(^|/)\w*norm/|(^|/)bias$')
-_LAYER = re.compile(r'^encoder/layer_(\d+)/')
 # One array of three matrices, [D, 3, H, K], which LAMB scales separately.
 _QKV, _OF_ONE = 'attention/qkv/kernel', (0, 2, 3)
 
@@ -40,21 +38,17 @@ def _rise_and_fall(config, peak, warmup, steps):
   """Returns the learning rate of each update of one warm-up and decay.
 
   It is 0 at update 0, rises linearly to the peak at `warmup`, falls to exactly
-  0 at `steps`, linearly with a `decay_power` of 1, and stays 0. With
-  `decay_from='zero'`, the decay begins with the peak at update 0, so the rate
-  drops at the end of the warm-up, as in Google's `optimization.py`.
+  0 at `steps`, and stays 0. With `decay_from='zero'`, the decay begins with the
+  peak at update 0, so the rate drops at the end of the warm-up, as in Google's
+  `optimization.py`.
 
-  >>> o = config_dict.ConfigDict({'decay_from': 'warmup', 'decay_power': 1})
+  >>> o = config_dict.ConfigDict({'decay_from': 'warmup'})
   >>> rate = _rise_and_fall(o, peak=0.5, warmup=2, steps=6)
   >>> [float(rate(step)) for step in range(8)]
   [0.0, 0.25, 0.5, 0.375, 0.25, 0.125, 0.0, 0.0]
   """
-  # XLA would compute even a power of 1.0.
-  power = 1 if config.decay_power == 1 else config.decay_power
   gone = warmup / steps if config.decay_from == 'zero' else 0.0
-  decay = optax.polynomial_schedule(
-    peak * (1 - gone) ** power, 0.0, power, steps - warmup
-  )
+  decay = optax.linear_schedule(peak * (1 - gone), 0.0, steps - warmup)
   if not warmup:
     return decay
   rise = optax.linear_schedule(0.0, peak, warmup)
@@ -82,14 +76,13 @@ def make(config: config_dict.ConfigDict) -> optax.GradientTransformation:
   steps = [adam, optax.add_decayed_weights(config.weight_decay, decay_mask)]
   if config.clip_unit == 'batch':
     steps.insert(0, optax.stateless(_clip(config.clip_norm)))
-  if config.freeze:
-    # First, so that the clipped norm is the norm of what is trained.
-    freeze = functools.partial(_freeze, config.freeze)
-    steps.insert(0, optax.stateless(freeze))
   if config.algorithm == 'lamb':
     steps.append(optax.stateless(_scale_by_trust_ratio))
-  if config.freeze or config.layer_decay != 1:
-    steps.append(_scale_by_rates(config))
+  if config.freeze:
+    # First, so that the clipped norm is the norm of what is trained; last,
+    # because weights decay.
+    freeze = _freeze_named(config.freeze)
+    steps = [freeze, *steps, freeze]
   return optax.chain(*steps)
 
 
@@ -114,31 +107,6 @@ def _scale_by_trust_ratio(updates, params):
   return param_names.map_named(scale, updates, params)
 
 
-def find_rates(config: config_dict.ConfigDict, params: Any):
-  """Returns each parameter's learning rate, relative to the schedule's.
-
-  Layer i of L learns at layer_decay ** (L - 1 - i), the embeddings at
-  layer_decay ** L, everything else at 1; frozen parameters at 0.
-  """
-  names = list(param_names.flatten(params))
-  frozen = _find_frozen(config.freeze, names)
-  layers = max(
-    (int(m[1]) + 1 for name in names if (m := _LAYER.match(name))), default=0
-  )
-
-  def rate(name, _):
-    if name in frozen:
-      return 0.0
-    below = 0
-    if found := _LAYER.match(name):
-      below = layers - 1 - int(found[1])
-    elif name.startswith('embeddings/'):
-      below = layers
-    return config.layer_decay**below
-
-  return param_names.map_named(rate, params)
-
-
 def _find_frozen(freeze: str, names: list[str]) -> set[str]:
   frozen = {name for name in names if freeze and re.search(freeze, name)}
   if freeze and len(frozen) in (0, len(names)):
@@ -159,14 +127,13 @@ def _freeze(freeze: str, grads: Any, params: Any = None):
   )
 
 
-def _scale_by_rates(config):
+def _freeze_named(freeze):
   def init(params):
-    find_rates(config, params)  # `freeze` is refused here, before any update
+    _freeze(freeze, params)  # refuses the pattern before any update
     return optax.EmptyState()
 
-  def update(updates, state, params):
-    rates = find_rates(config, params)
-    return jax.tree.map(lambda u, rate: u * rate, updates, rates), state
+  def update(updates, state, params=None):
+    return _freeze(freeze, updates, params), state
 
   return optax.GradientTransformation(init, update)
 

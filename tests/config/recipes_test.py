@@ -58,8 +58,6 @@ def test_the_papers_recipe():
       'clip_norm': 1.0,
       'clip_unit': 'batch',
       'decay_from': 'warmup',
-      'decay_power': 1.0,
-      'layer_decay': 1.0,
       'freeze': '',
       'reduce_dtype': 'float32',
     }

@@ -15,7 +15,6 @@ from tests.pretraining import pretrain_test
 ROWS = np.array([3, 4, 9, 15])  # of 16; a host's rows need not be neighbours
 CASES = {
   'mlm': {},
-  'static': {'objective__static_masks': True},
   'packed': {'data__pack': 3},
   'ltr': {'objective__kind': 'ltr', 'objective__nsp': False},
   'rtl, packed': {

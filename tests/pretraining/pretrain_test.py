@@ -221,32 +221,6 @@ def test_right_to_left_is_left_to_right_of_the_reversed_text(directory):
   assert abs(wrong['mlm_loss'] / loss - 1) > 1e-4
 
 
-def test_static_masks_do_not_change_from_epoch_to_epoch(directory):
-  c = make_config(
-    objective__static_masks=True,
-    phases__batch_size=(4, 4),
-    phases__seq_length=(32, 32),
-    phases__max_predictions=(5, 5),
-    phases__steps=(5000, 10),
-  )
-  made, (first, second) = pretrain.make_task(c, directory), task.list_phases(c)
-  rows = manifest_file.read(directory)['lengths']['32']['rows']
-
-  def texts(phase, start):
-    """Returns the masked texts of an epoch and a bit."""
-    steps = range(phase.first + start, phase.first + start + rows // 4 + 1)
-    return {
-      tuple(ids)
-      for step in steps
-      for ids in made.train_batch(phase, step)['input_ids'].tolist()
-    }
-
-  epoch = texts(first, 0)
-  assert texts(first, 4 * rows) <= epoch | texts(first, 3 * rows)
-  assert len(epoch) <= rows
-  assert texts(second, 0) <= epoch | texts(first, 1)
-
-
 def test_evaluation_of_packed_rows_sees_each_pair_once(directories):
   c = make_config(data__pack=3, eval__sequences=100_000)
   made, phase = pretrain.make_task(c, directories[3]), task.list_phases(c)[1]
