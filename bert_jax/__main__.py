@@ -13,7 +13,6 @@ COMMANDS = {
   'main': 'does everything: data, training, evaluation, export; fine-tuning, too',
   'data.vocab': 'trains a WordPiece vocabulary',
   'data.prepare': 'makes training data ahead of time',
-  'data.contamination': 'finds evaluation text in the training text',
   'preflight': 'says whether a run fits accelerators that you do not have yet',
   'calibrate': "calibrates preflight's times with a measured run",
   'report': 'writes a page with the curves of runs',

@@ -170,12 +170,6 @@ FIELDS: dict[str, Field] = {
     'sample; 0 is all',
     Range(0, 2**63 - 1),
   ),
-  'data.exclude': Field(
-    '',
-    'file of bert_jax.data.contamination --documents: the documents of the '
-    'input that are left out',
-    _FREE,
-  ),
   'data.vocab': Field(
     '',
     'the vocabulary, a file with one entry per line',

@@ -1,16 +1,8 @@
 """The document, which all sources of text yield, and its sentences."""
 
-import hashlib
-import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import sentencex
-
-from bert_jax import errors
-from bert_jax.runtime import files, storage
-
-_HASH = re.compile('[0-9a-f]{32}')  # what `identify` returns
 
 
 class Document(NamedTuple):
@@ -18,33 +10,6 @@ class Document(NamedTuple):
 
   paragraphs: list[str]  # without line breaks
   are_sentences: bool = False  # whether each is known to be one sentence
-
-
-def identify(document: Document) -> str:
-  """Returns a hash of a document's text, 32 hexadecimal digits."""
-  text = '\n'.join(document.paragraphs).encode(errors='replace')
-  return hashlib.blake2b(text, digest_size=16).hexdigest()
-
-
-def read_list(path: str) -> frozenset[str]:
-  """Returns the documents, by `identify`, in a file of `write_list`.
-
-  An empty path is an empty list.
-  """
-  if not path:
-    return frozenset()
-  kinds = OSError, ValueError  # also of text that is not UTF-8
-  with errors.explaining(f'cannot read {path}', 'name another file.', kinds):
-    found = storage.read(path).decode().split()
-    if not all(map(_HASH.fullmatch, found)):
-      raise ValueError('it is not a list of documents')
-    return frozenset(found)
-
-
-def write_list(path: str, documents: Iterable[str]):
-  """Writes documents, by `identify`, to a file, one per line."""
-  text = ''.join(f'{x}\n' for x in sorted(documents))
-  files.write_file(path, lambda new: files.write_text(new, text))
 
 
 def split(document: Document, language: str) -> list[str]:

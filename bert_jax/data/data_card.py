@@ -9,7 +9,6 @@ _CLEANED = {
   'damaged_files': 'files read up to where they are damaged',
   'duplicate_documents': 'duplicate documents dropped',
   'empty_documents': 'documents without text dropped',
-  'excluded_documents': 'documents left out that `exclude` lists',
   'invalid_utf8': 'sequences that are not UTF-8, replaced by U+FFFD',
   'long_documents_cut': 'cuts in documents too long for one piece',
   'long_lines_cut': 'cuts in lines of more than a megabyte',

@@ -12,11 +12,11 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from bert_jax.corpus import sources, text_files
-from bert_jax.corpus.document import Document, identify, read_list
+from bert_jax.corpus.document import Document
 from bert_jax.data import heldout
 from bert_jax.data.recipe import Recipe
 from bert_jax.runtime import files, storage
@@ -90,10 +90,7 @@ def read(job: Job, recipe: Recipe) -> dict:
   buckets: dict[int, list[bytes]] = collections.defaultdict(list)
   segments: list[Segment] = []
   buffered = written = 0
-  excluded = read_list(recipe.exclude)
-  for source, document in read_documents(
-    job.pieces, recipe, excluded, counts, invalid
-  ):
+  for source, document in _read_documents(job.pieces, recipe, counts, invalid):
     parts = heldout.cut(document, job.part_sizes[source], recipe.language)
     found[source][0] += 1
     found[source][1] += len(parts)
@@ -160,28 +157,15 @@ def split_jobs(
   return [(piece,) for piece in pieces]
 
 
-def read_documents(
-  pieces: Sequence[sources.Piece],
-  recipe: Recipe,
-  excluded: Set[str],
-  counts: collections.Counter,
-  invalid: collections.Counter,
+def _read_documents(
+  pieces, recipe, counts, invalid
 ) -> Iterator[tuple[int, Document]]:
-  """Yields (input number, document) of what data is made of.
-
-  Args:
-    pieces: of a job of `split_jobs`.
-    excluded: documents to leave out, by `identify`.
-    counts, invalid: see `sources.read_documents`; also of what is left out.
-  """
+  """Yields (input number, document) of what data is made of."""
   n = 0
   for piece in pieces:
     for document in sources.read_documents(
       piece, recipe.layout, recipe.field, counts, invalid
     ):
-      if excluded and identify(document) in excluded:
-        counts['excluded_documents'] += 1
-        continue
       if sum(map(len, document.paragraphs)) < recipe.min_chars:
         counts['short_documents'] += 1
         continue

@@ -11,7 +11,7 @@ import numpy as np
 
 import bert_jax
 from bert_jax import errors
-from bert_jax.corpus import clean, document, text_files
+from bert_jax.corpus import clean, text_files
 from bert_jax.data.recipe import Recipe
 from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer
@@ -220,7 +220,6 @@ def sum_up(
     'unknown_share': round(float(tokens[unknown] / tokens.sum()), 8),
     'unigram_entropy': round(float(-(share * np.log(share)).sum()), 6),
     'vocab_sha256': text_files.compute_sha256(vocab_path),
-    'excluded': sorted(document.read_list(recipe.exclude)),
     'lengths': {str(n): _length(n, train, recipe) for n in recipe.lengths},
     'shards': [
       {k: v for k, v in s.items() if k != 'token_counts'} for s in summaries
@@ -266,16 +265,6 @@ def check_recipe(old: dict, new: dict, directory: str):
     raise errors.UserError(
       f'{directory} was prepared by another recipe ({"; ".join(changed)}); '
       'use another directory or the old values.'
-    )
-
-
-def check_excluded(manifest: dict, path: str, directory: str):
-  """Raises errors.UserError if data was made with another `data.exclude`."""
-  if document.read_list(path) != {*manifest['excluded']}:
-    raise errors.UserError(
-      f'{directory} was prepared with another list of documents to leave out '
-      f'than data.exclude={path!r} is now; prepare the data again in another '
-      'directory, or put the old list back.'
     )
 
 

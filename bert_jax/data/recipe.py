@@ -25,7 +25,6 @@ class Recipe:
   field: str
   min_chars: int
   max_documents: int
-  exclude: str
   vocab: str
   vocab_size: int
   lowercase: bool

@@ -13,7 +13,6 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.corpus import sources
-from bert_jax.corpus.document import read_list
 from bert_jax.data import (
   accents,
   data_card,
@@ -172,7 +171,6 @@ def _open_partial(
   begun = {
     'recipe': recipe.to_dict(),
     'vocab_sha256': vocab_pieces.compute_sha256(words),
-    'excluded': sorted(read_list(recipe.exclude)),
     'files': {x: [size, _find_time(x)] for x, size in sizes.items()},
   }
   if storage.exists(path) and files.load_json(path) == begun:
@@ -206,13 +204,6 @@ def _sum_up(recipe, results: Sequence[dict]) -> tuple[list[dict], dict]:
     for source, path, size, sha256 in result['files']:
       entry = {'path': path, 'bytes': size, 'sha256': sha256}
       inputs[source]['files'].append(entry)
-  found, whole = counts['excluded_documents'], not recipe.max_documents
-  if whole and not found and read_list(recipe.exclude):
-    raise errors.UserError(
-      f'{recipe.exclude} lists no document of {", ".join(recipe.inputs)}; make '
-      'it of the same text with bert_jax.data.contamination, or leave '
-      'data.exclude empty.'
-    )
   for entry in (file for given in inputs for file in given['files']):
     if invalid[entry['path']]:
       entry['invalid_utf8'] = invalid[entry['path']]

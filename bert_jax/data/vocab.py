@@ -21,7 +21,7 @@ from bert_jax.data.recipe import Recipe, make_recipe
 from bert_jax.runtime import cli, lock, storage
 from bert_jax.tokenization import tokenizer
 
-_SAME_NAMES = 'input strip_accents layout field language exclude workers'
+_SAME_NAMES = 'input strip_accents layout field language workers'
 _FIELDS = {
   'size': 'data.vocab_size',
   **{name: f'data.{name}' for name in _SAME_NAMES.split()},

@@ -93,8 +93,6 @@ def check_manifest(
       f'data.lowercase={config.data.lowercase}; give it auto, which takes the '
       'data as it is, or prepare the data again.'
     )
-  if config.data.exclude and config.data.dir:
-    manifest_file.check_excluded(manifest, config.data.exclude, directory)
   missing = [
     n for n in config.phases.seq_length if str(n) not in manifest['lengths']
   ]

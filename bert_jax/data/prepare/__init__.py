@@ -110,13 +110,11 @@ def run_on_beam(
 
 
 def _check_unchanged(recipe, manifest: dict, directory: str):
-  """Raises errors.UserError if vocabulary, input or exclusions have changed.
+  """Raises errors.UserError if vocabulary or input have changed.
 
   They may be deleted once the data is complete. Input is compared by its size,
   since reading it would take long.
   """
-  if storage.exists(recipe.exclude):
-    manifest_file.check_excluded(manifest, recipe.exclude, directory)
   if recipe.vocab and storage.exists(recipe.vocab):
     words = tokenizer.read_vocab(recipe.vocab)
     if vocab_pieces.compute_sha256(words) != manifest['vocab_sha256']:

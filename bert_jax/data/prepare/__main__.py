@@ -30,8 +30,8 @@ from bert_jax.tokenization import tokenizer
 _CAPITALS = 0.05  # maximum share of an uncased vocabulary's pieces
 
 _SAME_NAMES = (
-  'input weights vocab layout language field min_chars exclude strip_accents '
-  'passes short_seq_prob pack negatives heldout shards workers'
+  'input weights vocab layout language field min_chars strip_accents passes '
+  'short_seq_prob pack negatives heldout shards workers'
 )
 _FIELDS = {
   **{name: f'data.{name}' for name in _SAME_NAMES.split()},
@@ -67,7 +67,6 @@ def _recipe() -> Recipe:
   c = declare_fields()
   arguments.update_by_flags(c, _FIELDS)
   c.data.vocab = storage.resolve(f.vocab)
-  c.data.exclude = f.exclude and storage.resolve(f.exclude)
   c.data.vocab_size = len(words)
   c.data.lowercase = not f.cased
   return make_recipe(c)
