@@ -5,10 +5,9 @@ import re
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.config import FIELDS, check_fields
+from bert_jax.config import FIELDS, check_fields, readings
 from bert_jax.data import recipe
-from bert_jax.ops import dropout
-from bert_jax.train import task, tuning
+from bert_jax.ops import dropout_rate
 
 
 def check(c: config_dict.ConfigDict):
@@ -19,7 +18,7 @@ def check(c: config_dict.ConfigDict):
   recipe.check_inputs(c.data)
   if c.resize_positions and not c.init_from:
     _fail('resize_positions=True means nothing without init_from')
-  tuning.get_xla_options(c)
+  readings.get_xla_options(c)
   _check_freeze(c.optimizer.freeze)
   _check_baselines(c)
   _check_last_layer(c)
@@ -100,7 +99,7 @@ def _check_decays(phases):
       f'phases.warmups={phases.warmups} must be 0 where '
       f'phases.learning_rates={rates} is 0'
     )
-  for rate, warmup, steps in task.list_decays(phases):
+  for rate, warmup, steps in readings.list_decays(phases):
     if warmup >= steps:
       _fail(
         f'phases.warmups={phases.warmups}, phases.steps={phases.steps}: of '
@@ -110,7 +109,7 @@ def _check_decays(phases):
 
 
 def _check_dropout(name, rate):
-  kept = dropout.count_kept(rate)
+  kept = dropout_rate.count_kept(rate)
   if kept == 0:
     _fail(
       f'{name}={rate} drops 256 of 256 values; 255 of them, '

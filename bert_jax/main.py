@@ -19,7 +19,7 @@ from absl import flags
 from ml_collections import config_dict, config_flags
 
 from bert_jax.config import get_meanings
-from bert_jax.runtime import cli, memory
+from bert_jax.runtime import cli, memory, storage
 
 
 def run(config: config_dict.ConfigDict, workdir: str):
@@ -91,11 +91,29 @@ def _prepare(task, config, workdir, status):
   return config, data
 
 
-def main():
-  from bert_jax.parallel import distributed
-  from bert_jax.runtime import compile_cache, storage
+def check_early(config: config_dict.ConfigDict):
+  """Raises errors.UserError for what is wrong with the config or local paths.
 
+  That takes a second or two less before jax is imported.
+  """
+  from bert_jax import config_check
+  from bert_jax.corpus import sources, text_files
+
+  config_check.check(config)
+  # Of fine-tuning, 'train=FILE,dev=FILE'; prepared data need no input.
+  inputs = [x.rpartition('=')[2] for x in config.data.input.split(',')]
+  paths = [] if config.data.dir else filter(sources.is_file, inputs)
+  for path in paths:
+    if not storage.is_remote(path):
+      text_files.expand(path)
+
+
+def main():
   given = flags.FLAGS
+  check_early(given.config)
+  from bert_jax.parallel import distributed
+  from bert_jax.runtime import compile_cache
+
   distributed.start(given.coordinator, given.num_processes, given.process_id)
   config, workdir = given.config, given.workdir
   compile_cache.use()

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from bert_jax.model import attention, bert_config
 from bert_jax.ops import (
   dropout,
+  dropout_rate,
   early_sums,
   elementwise,
   gelu_kernels,
@@ -96,7 +97,7 @@ def _add_and_normalise(config, norm, drop, x, update, bias, deterministic):
     return norm(x + drop(update, deterministic))
   key, keep, kept = drop.make_key(deterministic), 256, None
   if key is not None:
-    keep = dropout.count_kept(config.dropout)
+    keep = dropout_rate.count_kept(config.dropout)
     kept = normalisation_kernels.draw_kept(key, update.shape, keep)
   return norm(x, layer_norm.Update(update, bias, kept), keep)
 
@@ -157,7 +158,7 @@ class SelfAttention(nn.Module):
   def __call__(self, x, tokens, deterministic, positions=None):
     c = self.config
     project = Dense(c, (3, c.num_heads, c.head_size), name='qkv')
-    drops = dropout.count_kept(c.attention_dropout) < 256
+    drops = dropout_rate.count_kept(c.attention_dropout) < 256
     key = None if deterministic or not drops else self.make_rng('dropout')
     sow = functools.partial(self.sow, 'intermediates', 'probabilities')
     if positions is None:

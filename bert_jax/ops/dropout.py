@@ -21,10 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental.pallas import tpu as pltpu
 
-
-def count_kept(rate: float) -> int:
-  """Returns the probability that a value is kept, in 256ths."""
-  return round((1 - rate) * 256)
+from bert_jax.ops import dropout_rate
 
 
 def drop(x: jax.Array, values: jax.Array, rate: float):
@@ -34,7 +31,7 @@ def drop(x: jax.Array, values: jax.Array, rate: float):
     values: uniform random uint8, of x's shape.
     rate: probability that a value is dropped.
   """
-  keep = count_kept(rate)
+  keep = dropout_rate.count_kept(rate)
   return scale_kept(x, values < keep, keep)
 
 
@@ -97,7 +94,7 @@ class Dropout(nn.Module):
   @nn.compact
   def make_key(self, deterministic: bool):
     """Returns a key to draw with, or None where nothing is dropped."""
-    if deterministic or count_kept(self.rate) == 256:
+    if deterministic or dropout_rate.count_kept(self.rate) == 256:
       return None
     return self.make_rng('dropout')
 

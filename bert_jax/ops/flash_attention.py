@@ -16,7 +16,7 @@ import numpy as np
 from jax.experimental import pallas as pl
 
 from bert_jax import errors
-from bert_jax.ops import dropout, kept_bits, triton_calls
+from bert_jax.ops import dropout, dropout_rate, kept_bits, triton_calls
 from bert_jax.ops.attention_kernels import dot, number_tokens
 from bert_jax.ops.elementwise import add_bias
 
@@ -83,7 +83,7 @@ def attend(
     raise errors.UserError(
       f'flash attention cannot do {problem}; compute.attention=xla can.'
     )
-  keep = 256 if key is None else dropout.count_kept(rate)
+  keep = 256 if key is None else dropout_rate.count_kept(rate)
   tokens = number_tokens(input_mask, sequence_ids)
   kept = None if keep == 256 else draw_kept(key, (b, h, s), keep)
   by_key = sequence_ids is None and not causal

@@ -16,7 +16,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from bert_jax import errors
 from bert_jax.ops import attention_kernels as kernels
-from bert_jax.ops import dropout
+from bert_jax.ops import dropout, dropout_rate
 from bert_jax.ops.attention_tiling import F32, LANES, Call
 
 _MAX_LENGTH = 512
@@ -84,7 +84,7 @@ def attend(
     raise errors.UserError(
       f'fused attention cannot do {problem}; compute.attention=xla can.'
     )
-  keep = 256 if key is None else dropout.count_kept(rate)
+  keep = 256 if key is None else dropout_rate.count_kept(rate)
   call = Call(
     shape=(b, s, h, k),
     dtype=np.dtype(qkv.dtype),

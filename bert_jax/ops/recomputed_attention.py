@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bert_jax.ops import dropout
+from bert_jax.ops import dropout, dropout_rate
 from bert_jax.ops.attention_tiling import find_divisor
 
 # Bytes of the float32 scores of a block. On a CPU, a block stays in the cache
@@ -171,7 +171,7 @@ def _backward_blocks(qkv, tokens, key, grad, sums, inner, *, call, blocks):
     sums: from `_forward_blocks`.
     inner: for each query, its gradient times its output, [B, H, S, 1].
   """
-  factor = 256 / dropout.count_kept(call.rate)
+  factor = 256 / dropout_rate.count_kept(call.rate)
 
   def differentiate_block(block):
     tokens, random, (q, k, v, grad, most, total, inner) = block
@@ -183,7 +183,7 @@ def _backward_blocks(qkv, tokens, key, grad, sums, inner, *, call, blocks):
     if key is not None:
       drawn = _draw(key, random, weights.shape)
       weights = dropout.drop(weights, drawn, call.rate)
-      kept = drawn < dropout.count_kept(call.rate)
+      kept = drawn < dropout_rate.count_kept(call.rate)
       dweights = jnp.where(kept, dweights * factor, 0.0)
     dscores = (exact * (dweights - inner)).astype(q.dtype)
     dq = _scale(jnp.einsum('rnqs,rnsk->rnqk', dscores, k))

@@ -10,7 +10,7 @@ import optax
 from ml_collections import config_dict
 
 from bert_jax import errors, param_names
-from bert_jax.train import task
+from bert_jax.config import readings
 
 # As in Google's code: everything else decays, word embeddings included.
 NO_DECAY = re.compile(r'(^|/)\w*norm/|(^|/)bias$')
@@ -28,7 +28,7 @@ def make_schedule(config: config_dict.ConfigDict) -> optax.Schedule:
   o, phases = config.optimizer, config.phases
   parts = [(o.learning_rate, o.warmup_steps, sum(phases.steps))]
   if phases.learning_rates:
-    parts = task.list_decays(phases)
+    parts = readings.list_decays(phases)
   schedules = [_rise_and_fall(o, *part) for part in parts]
   ends = itertools.accumulate(steps for _, _, steps in parts)
   return optax.join_schedules(schedules, [*ends][:-1])

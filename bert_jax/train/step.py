@@ -11,9 +11,10 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from ml_collections import config_dict
 
+from bert_jax.config import readings
 from bert_jax.model import precision
 from bert_jax.parallel import device_mesh, partition
-from bert_jax.train import device_rows, gradient, optimizer, tuning
+from bert_jax.train import device_rows, gradient, optimizer
 from bert_jax.train.task import Objective, Phase
 
 BLOCK = 1024  # updates whose learning rates are on the devices at a time
@@ -86,7 +87,7 @@ def _jit(config, step, **how):
     with precision.set_products(config):
       return step(*args)
 
-  options = tuning.get_xla_options(config) or None
+  options = readings.get_xla_options(config) or None
   return jax.jit(traced, compiler_options=options, **how)
 
 

@@ -49,23 +49,6 @@ def list_phases(config: config_dict.ConfigDict) -> list[Phase]:
   return found
 
 
-def list_decays(phases: config_dict.ConfigDict) -> list[tuple[float, int, int]]:
-  """Returns the peak, warm-up and updates of each decay of the learning rate.
-
-  Phases with a rate of 0 continue the decay of the one before.
-  """
-  found = []
-  for peak, warmup, steps in zip(
-    phases.learning_rates, phases.warmups, phases.steps, strict=True
-  ):
-    if found and not peak:
-      *known, before = found[-1]
-      found[-1] = (*known, before + steps)
-    else:
-      found.append((peak, warmup, steps))
-  return found
-
-
 def use_longest(phase: Phase) -> tuple[int, ...]:
   """Returns the length of a phase's longest rows, which all batches have."""
   return (phase.seq_length,)

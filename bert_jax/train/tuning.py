@@ -90,22 +90,6 @@ def resolve(config: config_dict.ConfigDict, device: jax.Device, length: int):
   return config
 
 
-def get_xla_options(config: config_dict.ConfigDict) -> dict[str, str | bool]:
-  """Returns the compiler options of a config; none if it is not resolved."""
-  if config.compute.xla_options == 'auto':
-    return {}
-  found = {}
-  for item in config.compute.xla_options.split():
-    name, equals, value = item.partition('=')
-    if not equals:
-      raise errors.UserError(
-        f'compute.xla_options has {item!r}; give NAME=VALUE NAME=VALUE.'
-      )
-    # XLA for GPUs takes no words for these.
-    found[name.lstrip('-')] = {'true': True, 'false': False}.get(value, value)
-  return found
-
-
 def model_config(config: config_dict.ConfigDict) -> bert_config.BertConfig:
   """Returns the model of a config from `resolve`, computed as in training."""
   return dataclasses.replace(

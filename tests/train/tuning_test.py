@@ -5,6 +5,7 @@ import types
 import pytest
 
 from bert_jax import config, errors
+from bert_jax.config import readings
 from bert_jax.train import tuning
 
 TPU = types.SimpleNamespace(platform='tpu', device_kind='TPU v5 lite')
@@ -139,20 +140,21 @@ def test_slow_products_are_said_where_there_are_faster_ones(device):
 
 
 def test_the_options_of_each_chip():
-  found = tuning.get_xla_options(tuning.resolve(base(), TPU, 128))
+  found = readings.get_xla_options(tuning.resolve(base(), TPU, 128))
   assert found == {'xla_tpu_enforce_prefetch_fifo_order': True}
-  found = tuning.get_xla_options(tuning.resolve(base(), GPU, 128))
+  found = readings.get_xla_options(tuning.resolve(base(), GPU, 128))
   assert found == {'xla_gpu_enable_triton_gemm': False, 'xla_gpu_ftz': True}
   for device in (TPU_V3, A100, CPU):
-    assert tuning.get_xla_options(tuning.resolve(base(), device, 128)) == {}
-  assert tuning.get_xla_options(base()) == {}
+    assert readings.get_xla_options(tuning.resolve(base(), device, 128)) == {}
+  assert readings.get_xla_options(base()) == {}
 
 
 def test_options_given_replace_those_of_the_chip():
   c = tuning.resolve(base('xla_options=--xla_a=true xla_b=2'), TPU, 128)
-  assert tuning.get_xla_options(c) == {'xla_a': True, 'xla_b': '2'}
+  assert readings.get_xla_options(c) == {'xla_a': True, 'xla_b': '2'}
   assert (
-    tuning.get_xla_options(tuning.resolve(base('xla_options='), TPU, 128)) == {}
+    readings.get_xla_options(tuning.resolve(base('xla_options='), TPU, 128))
+    == {}
   )
   with pytest.raises(errors.UserError, match="has 'xla_a'; give NAME=VALUE"):
-    tuning.get_xla_options(base('xla_options=xla_a'))
+    readings.get_xla_options(base('xla_options=xla_a'))
