@@ -53,6 +53,15 @@ def pytest_collection_modifyitems(config, items):
   items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
+@pytest.fixture(scope='session', autouse=True)
+def shard_small_arrays():
+  """Shards the small arrays of small models as large ones are."""
+  # jax reads the environment first.
+  from bert_jax.parallel import partition
+
+  partition.LEAST_SHARDED = 1
+
+
 @pytest.fixture
 def real_data():
   """Returns the folder of real text that `BERT_JAX_TEST_DATA` names."""

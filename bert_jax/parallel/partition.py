@@ -6,6 +6,7 @@ ZeRO-1 (arXiv 1910.02054, stage 1) shards the float32 parameters and the
 optimizer's moments over `data`; for the computation, parameters are gathered.
 """
 
+import math
 import re
 from typing import Any
 
@@ -31,6 +32,10 @@ RULES = (
   (r'(mlm/transform|pooler|nsp|classifier|bilstm/.+)/bias', P(None)),
   (r'mix/(weights|scale)', P(None)),
 )
+# Smaller parameters are whole on every device: biases and LayerNorms, 192 of the 303
+# arrays of LARGE, are 4 MB with their moments, but each would be a gather of its own,
+# whose latency nothing hides.
+LEAST_SHARDED = 1 << 16  # values
 _MOMENT = re.compile(r'opt_state/(\d+/)?(mu|nu)/(?P<parameter>.+)')
 _NUMBER = re.compile(r'step|opt_state/(\d+/)?count')
 
@@ -69,13 +74,14 @@ def stored_spec(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
 
   They are sharded over `model` as in `compute_spec`, and over `data` along the
   largest other dimension that `data` divides (the first of equals). If there is
-  none, they are replicated over `data`.
+  none, or they have fewer than LEAST_SHARDED values, they are replicated over
+  `data`.
 
   Args and raises: as `compute_spec`.
   """
   spec, n = compute_spec(mesh, name, shape), mesh.shape['data']
   free = [i for i, axis in enumerate(spec) if axis is None and not shape[i] % n]
-  if n == 1 or not free:
+  if n == 1 or not free or math.prod(shape) < LEAST_SHARDED:
     return spec
   split = max(free, key=lambda i: shape[i])
   return P(*['data' if i == split else axis for i, axis in enumerate(spec)])

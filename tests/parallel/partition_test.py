@@ -121,6 +121,30 @@ def values_held(tree, layout):
   return sum(jax.tree.leaves(sizes))
 
 
+def test_small_arrays_are_whole_on_every_device(monkeypatch):
+  # Which is the default; conftest.py has the small models of other tests sharded.
+  monkeypatch.setattr(partition, 'LEAST_SHARDED', 1 << 16)
+  module = pretrain.make_module(config.pretraining('large'))
+  make = functools.partial(parameters.init, module)
+  params = param_names.flatten(jax.eval_shape(make, jax.random.key(0)))
+  mesh = jax.sharding.AbstractMesh((16, 1), ('data', 'model'))
+  sharded = [
+    name
+    for name, x in params.items()
+    if 'data' in partition.stored_spec(mesh, name, x.shape)
+  ]
+  layers = [name for name in sharded if name.startswith('encoder/layer_')]
+  assert len(layers) == 24 * 4  # their kernels
+  assert sorted(set(sharded) - set(layers)) == [
+    'embeddings/position/embedding',
+    'embeddings/word/embedding',
+    'mlm/transform/kernel',
+    'pooler/kernel',
+  ]
+  whole = sum(x.size for name, x in params.items() if name not in sharded)
+  assert whole * 12 < 4.5e6  # bytes, with both moments
+
+
 @pytest.mark.parametrize('data, model', [(16, 1), (8, 2), (2, 4)])
 def test_a_base_model_in_shares(data, model):
   c = config.pretraining('base')
