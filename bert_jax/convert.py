@@ -1,12 +1,12 @@
 """Converts a trained model to another format.
 
-  python -m bert_jax.convert --from=PATH --to=PATH --format=hf|google|npz|stablehlo
+  python -m bert_jax.convert --from=PATH --to=PATH --format=hf|google
 
 --from is the directory of a run, which may be training; the checkpoint is
 --step (or RUN@STEP) or the newest undamaged one. Or it is a folder with a
-Hugging Face BERT, one with Google's TensorFlow checkpoint (or PREFIX, if there
-are several), or an .npz file that this command wrote. Parameters that the
-source lacks, and tensors that are not used, are printed.
+Hugging Face BERT, or one with Google's TensorFlow checkpoint (or PREFIX, if
+there are several). Parameters that the source lacks, and tensors that are not
+used, are printed.
 """
 
 import dataclasses
@@ -17,17 +17,10 @@ from absl import flags
 
 from bert_jax import errors
 from bert_jax.inference import source
-from bert_jax.interop import (
-  google,
-  hugging_face,
-  npz,
-  rename,
-  stablehlo,
-  verify,
-)
+from bert_jax.interop import google, hugging_face, rename
 from bert_jax.model import bert_config, classifier
 from bert_jax.pretraining import model_card
-from bert_jax.runtime import cli, copies
+from bert_jax.runtime import cli
 from bert_jax.workdir import paths
 
 # {model: (heads that it must have, heads that it may have)}.
@@ -42,18 +35,17 @@ _ACTIVATIONS = ('gelu', 'gelu_tanh')
 
 def _define_flags():
   flags.DEFINE_string(
-    'from', None, "A run, a folder of Hugging Face's or Google's, or .npz."
+    'from', None, "A run, or a folder of Hugging Face's or Google's."
   )
   flags.DEFINE_string(
-    'to', None, 'Folder, or file, to write; an existing export is replaced.'
+    'to', None, 'Folder to write; an existing export is replaced.'
   )
   flags.DEFINE_enum(
     'format',
     None,
-    [*source.READ, 'stablehlo'],
+    list(source.READ),
     'What to write: hf, for Hugging Face transformers; google, for '
-    'google-research/bert; npz, for numpy; stablehlo, one file that computes '
-    'logits, for XLA.',
+    'google-research/bert.',
   )
   flags.DEFINE_integer(
     'step', None, 'Step of the checkpoint; by default the newest undamaged.'
@@ -72,12 +64,6 @@ def _define_flags():
     'The form of GELU that the weights are to be used with, by erf or by tanh; '
     "none is the source's. Weights do not change, outputs change a little.",
   )
-  flags.DEFINE_bool(
-    'verify',
-    False,
-    'Whether to read the written model, also with transformers if installed, '
-    "and compare its outputs with the source's.",
-  )
   flags.mark_flags_as_required(['from', 'to', 'format'])
 
 
@@ -87,8 +73,8 @@ def choose(params: Any, model: str | None, form: str):
   Args:
     model: one of `pretraining`, `mlm`, `encoder`; None is as many heads as
       possible.
-    form: the format to write. Google's and npz support any heads, Hugging
-      Face's the heads of one of its classes.
+    form: the format to write. Google's supports any heads, Hugging Face's the
+      heads of one of its classes.
   """
   held = rename.list_parts(params)
   if model is None:
@@ -147,31 +133,6 @@ def describe(
   return lines
 
 
-def _compare(form, path, ours, config) -> list[str]:
-  """Compares a written model with the outputs of its source, by each reader."""
-  outputs = {}
-  if form == 'stablehlo':
-    mlm, nsp = stablehlo.read(path)(verify.make_batch(config))
-    found = {'mlm': mlm} if nsp is None else {'mlm': mlm, 'nsp': nsp}
-    outputs['jax.export'] = found
-  else:
-    written = source.read(path)
-    outputs['bert_jax'] = verify.compute_outputs(
-      written.params, written.config, written.head
-    )
-  if form == 'hf':
-    outputs['transformers'] = verify.compute_theirs(path, config)
-  lines = []
-  for name, other in outputs.items():
-    if other is None:
-      lines.append(f'not verified with {name}: it is not installed')
-      continue
-    found = verify.compare(ours, other, config)
-    text = ', '.join(f'{output} {most:.1e}' for output, most in found.items())
-    lines.append(f'read by {name}, largest differences: {text}')
-  return lines
-
-
 def main():
   # The accelerator may be busy with training.
   jax.config.update('jax_platforms', 'cpu')
@@ -197,20 +158,12 @@ def main():
       lines.append(f'no model card: {error}')
   if form == 'hf':
     hugging_face.export(target, params, config, found.tokenizer, card, head)
-  elif form == 'stablehlo':
-    stablehlo.write(target, params, config)
   else:
-    write = {'google': google.write, 'npz': npz.write}[form]
-    write(target, params, config, found.tokenizer)
+    google.write(target, params, config, found.tokenizer)
   print(f'wrote {target}, from {found.origin}')
   lines += describe(found, params, head)
   for line in lines:
     print(f'  {line}')
-  if given.verify:
-    ours = verify.compute_outputs(params, config, head)
-    with copies.local_copy(target) as here:
-      for line in _compare(form, here, ours, config):
-        print(f'  {line}')
 
 
 if __name__ == '__main__':

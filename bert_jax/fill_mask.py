@@ -3,8 +3,8 @@
   python -m bert_jax.fill_mask --model=PATH "this function returns a [MASK] ."
 
 PATH is the --workdir of a run, its export/, or another model with an MLM head
-that bert_jax.convert reads: a Hugging Face or Google folder, or .npz. Give as
-many sentences as you like, each in quotes and with one [MASK] or more. Text right
+that bert_jax.convert reads: a Hugging Face or Google folder. Give as many
+sentences as you like, each in quotes and with one [MASK] or more. Text right
 after [MASK] is the next word; write [MASK]##s to hide only the beginning of one.
 """
 

@@ -2,7 +2,8 @@
 
 import dataclasses
 import os
-import types
+import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -10,11 +11,12 @@ from absl import flags
 
 from bert_jax import convert, errors
 from bert_jax.inference import source
-from bert_jax.interop import google, hugging_face, npz, rename
-from bert_jax.model import classifier
-from bert_jax.runtime import storage
+from bert_jax.interop import google, hugging_face, rename
 from bert_jax.weight_files import tf_checkpoint
 from tests import commands, models
+from tests.model import precision_test
+
+PAGE = pathlib.Path(__file__).parents[1] / 'docs' / 'convert.md'
 
 
 def run_main(path, target, form, *more):
@@ -35,8 +37,8 @@ def all_bytes(path):
 def test_every_format_becomes_every_other_and_back(tmp_path):
   first = models.export_to(tmp_path / 'first')
   last = first
-  for i, form in enumerate(('google', 'npz', 'google', 'hf', 'npz', 'hf')):
-    target = str(tmp_path / (f'{i}.npz' if form == 'npz' else f'{i}'))
+  for i, form in enumerate(('google', 'hf')):
+    target = str(tmp_path / f'{i}')
     run_main(last, target, form)
     assert source.detect_kind(target) == form
     last = target
@@ -47,17 +49,17 @@ def test_every_format_becomes_every_other_and_back(tmp_path):
 @pytest.mark.slow
 def test_models_are_read_from_a_bucket_and_written_to_it(tmp_path, remote):
   first = last = models.export_to(tmp_path / 'first')
-  for i, form in enumerate(('google', 'npz', 'hf')):
-    target = f'{remote}/{i}.npz' if form == 'npz' else f'{remote}/{i}'
-    run_main(last, target, form, '--verify')
+  for i, form in enumerate(('google', 'hf')):
+    target = f'{remote}/{i}'
+    run_main(last, target, form)
     last = target
-  run_main(f'{remote}/0/bert_model.ckpt', f'{remote}/prefix.npz', 'npz')
-  assert storage.read(f'{remote}/prefix.npz') == storage.read(f'{remote}/1.npz')
+  run_main(f'{remote}/0/bert_model.ckpt', str(tmp_path / 'prefix'), 'hf')
   run_main(last, str(tmp_path / 'last'), 'hf')
-  assert all_bytes(str(tmp_path / 'last')) == all_bytes(first)
+  for name in ('prefix', 'last'):
+    assert all_bytes(str(tmp_path / name)) == all_bytes(first)
   with pytest.raises(errors.UserError, match=f'^{remote}/no/thing does not'):
     run_main(f'{remote}/no/thing', str(tmp_path / 'x'), 'hf')
-  with pytest.raises(errors.UserError, match=f'^{remote}/nothing is not a'):
+  with pytest.raises(errors.UserError, match=f'^{remote}/nothing is neither'):
     run_main(f'{remote}/nothing', str(tmp_path / 'x'), 'hf')
 
 
@@ -85,8 +87,8 @@ def test_model_chooses_the_class_and_what_is_written(
 ):
   path = models.export_to(tmp_path / 'theirs')
   more = [f'--model={model}'] if model else []
-  for form, name in (('hf', 'hf'), ('google', 'google'), ('npz', 'x.npz')):
-    target = str(tmp_path / name)
+  for form in ('hf', 'google'):
+    target = str(tmp_path / form)
     run_main(path, target, form, *more)
     found = source.read(target)
     assert rename.list_parts(found.params) == parts
@@ -106,33 +108,28 @@ def test_hugging_face_names_have_a_prefix_only_beside_heads(tmp_path):
 
 
 def test_the_most_there_is_is_written(tmp_path, capsys):
-  path = str(tmp_path / 'x.npz')
+  path = str(tmp_path / 'source')
   for heads, in_hf in (
     (('mlm', 'pooler'), ['encoder', 'mlm']),
     (('pooler',), ['encoder', 'pooler']),
     ((), ['encoder']),
   ):
     params = rename.keep_parts(models.make_params(), heads)
-    npz.write(path, params, models.CONFIG, models.TOKENIZER)
+    google.write(path, params, models.CONFIG, models.TOKENIZER)
     run_main(path, str(tmp_path / 'hf'), 'hf')
-    assert (
-      rename.list_parts(hugging_face.read(str(tmp_path / 'hf')).params) == in_hf
-    )
-    # Google's files hold any heads.
-    run_main(path, str(tmp_path / 'google'), 'google')
-    read = google.read(str(tmp_path / 'google')).params
-    assert rename.list_parts(read) == ['encoder', *heads]
+    found = hugging_face.read(str(tmp_path / 'hf')).params
+    assert rename.list_parts(found) == in_hf
     assert 'not in the source' in capsys.readouterr().out
 
 
 def test_a_head_that_is_not_there_is_not_made_up(tmp_path):
-  path, target = str(tmp_path / 'x.npz'), str(tmp_path / 'hf')
+  path, target = str(tmp_path / 'source'), str(tmp_path / 'hf')
   params = rename.keep_parts(models.make_params(), ('pooler',))
-  npz.write(path, params, models.CONFIG, models.TOKENIZER)
+  hugging_face.export(path, params, models.CONFIG, models.TOKENIZER)
   for model, lacking in (('pretraining', 'mlm and nsp'), ('mlm', 'mlm')):
     with pytest.raises(errors.UserError, match=f'lacks {lacking}, which'):
       run_main(path, target, 'hf', f'--model={model}')
-  assert os.listdir(tmp_path) == ['x.npz']
+  assert os.listdir(tmp_path) == ['source']
 
 
 def test_what_is_skipped_and_missing_is_printed(tmp_path, capsys):
@@ -162,80 +159,6 @@ def test_what_is_skipped_and_missing_is_printed(tmp_path, capsys):
   ]
 
 
-@pytest.mark.parametrize('form', ['hf', 'google', 'npz'])
-def test_verify_reads_what_was_written(tmp_path, monkeypatch, capsys, form):
-  monkeypatch.setattr(
-    convert.verify, 'compute_theirs', lambda path, config: None
-  )
-  path = models.export_to(tmp_path / 'theirs')
-  target = str(tmp_path / 'x.npz')
-  run_main(path, target, form, '--verify')
-  output = capsys.readouterr().out
-  assert (
-    'read by bert_jax, largest differences: hidden 0.0e+00, mlm 0.0e+00, '
-    'nsp 0.0e+00, pooled 0.0e+00' in output
-  )
-  assert ('not verified with transformers' in output) == (form == 'hf')
-
-
-def export_head(path):
-  """Exports a model for one of three choices, and returns its path."""
-  params = rename.keep_parts(models.make_params(), ('pooler',))
-  kernel, bias = np.arange(8, dtype=np.float32)[:, None], np.ones(1, 'f4')
-  columns = 'text', '', 'a', 'b', 'c'
-  head = classifier.Head(kernel, bias, (), 6, columns, 'choice')
-  words = models.TOKENIZER
-  hugging_face.export(str(path), params, models.CONFIG, words, None, head)
-  return str(path)
-
-
-def test_verify_compares_the_head_of_a_fine_tuned_model(
-  tmp_path, monkeypatch, capsys
-):
-  monkeypatch.setattr(
-    convert.verify, 'compute_theirs', lambda path, config: None
-  )
-  path, target = export_head(tmp_path / 'theirs'), str(tmp_path / 'ours')
-  run_main(path, target, 'hf', '--verify')
-  assert (
-    'read by bert_jax, largest differences: classifier 0.0e+00, '
-    'hidden 0.0e+00, pooled 0.0e+00' in capsys.readouterr().out
-  )
-  # A format that has no room for the head holds the rest.
-  run_main(path, str(tmp_path / 'x.npz'), 'npz', '--verify')
-  assert (
-    'differences: hidden 0.0e+00, pooled 0.0e+00' in capsys.readouterr().out
-  )
-
-
-@pytest.mark.parametrize(
-  'write, change, message',
-  [
-    (
-      export_head,
-      lambda params, head: (params, head._replace(kernel=-head.kernel)),
-      'its source: classifier by',
-    ),
-    (
-      models.export_to,
-      lambda params, head: (models.make_params(seed=3), head),
-      'differs from its source: hidden',
-    ),
-  ],
-)
-def test_verify_notices_another_model(
-  tmp_path, monkeypatch, write, change, message
-):
-  def export(path, params, config, words, card, head):
-    params, head = change(params, head)
-    hugging_face.export(path, params, config, words, card, head)
-
-  wrong = types.SimpleNamespace(export=export)
-  monkeypatch.setattr(convert, 'hugging_face', wrong)
-  with pytest.raises(errors.UserError, match=message):
-    run_main(write(tmp_path / 'theirs'), str(tmp_path / 'x'), 'hf', '--verify')
-
-
 def save_exact_gelu(path):
   """Writes a Hugging Face model whose config says gelu, by erf."""
   config = dataclasses.replace(models.CONFIG, activation='gelu')
@@ -248,12 +171,10 @@ def test_activation_gives_a_model_the_gelu_of_google(tmp_path, capsys):
   path, target = save_exact_gelu(tmp_path / 'hf'), str(tmp_path / 'google')
   with pytest.raises(errors.UserError, match='give --activation=gelu_tanh'):
     run_main(path, target, 'google')
-  run_main(path, target, 'google', '--activation=gelu_tanh', '--verify')
+  run_main(path, target, 'google', '--activation=gelu_tanh')
   lines = capsys.readouterr().out.splitlines()
   assert lines[1:] == [
     '  activation: gelu in the source, gelu_tanh as written (--activation)',
-    '  read by bert_jax, largest differences: hidden 0.0e+00, mlm 0.0e+00, '
-    'nsp 0.0e+00, pooled 0.0e+00',
   ]
   params, config, *_ = google.read(target)
   assert config.activation == 'gelu_tanh'
@@ -268,11 +189,35 @@ def test_activation_that_is_the_source_s_changes_nothing(tmp_path, capsys):
 
 
 def test_an_activation_that_is_no_gelu_is_refused(tmp_path):
-  path, target = str(tmp_path / 'x.npz'), str(tmp_path / 'y.npz')
+  path, target = str(tmp_path / 'source'), str(tmp_path / 'hf')
   config = dataclasses.replace(models.CONFIG, activation='relu')
-  npz.write(path, models.make_params(), config, models.TOKENIZER)
+  params = models.make_params()
+  hugging_face.export(path, params, config, models.TOKENIZER)
   with pytest.raises(errors.UserError, match='and the source has relu; leave'):
-    run_main(path, target, 'npz', '--activation=gelu_tanh')
+    run_main(path, target, 'hf', '--activation=gelu_tanh')
   with pytest.raises(flags.Error, match='should be one of <gelu|gelu_tanh>'):
-    run_main(path, target, 'npz', '--activation=relu')
-  assert os.listdir(tmp_path) == ['x.npz']
+    run_main(path, target, 'hf', '--activation=relu')
+  assert os.listdir(tmp_path) == ['source']
+
+
+def test_the_lines_of_the_docs_write_a_model_as_a_program(
+  tmp_path, monkeypatch
+):
+  page = PAGE.read_text('utf-8')
+  [lines] = re.findall(r'^```python\n(.*?)^```', page, re.DOTALL | re.MULTILINE)
+  export = models.export_to(tmp_path / 'export')
+  monkeypatch.chdir(tmp_path)
+  found = {}
+  exec(lines.replace('/tmp/bert_tiny/export', export), found)
+  assert os.path.getsize('bert.stablehlo') > 1000
+  text = found['exported'].mlir_module()
+  assert {kind for kind, _ in precision_test.products(text)} == {'HIGHEST'}
+  row = np.array([[2, 5, 4, 3]], np.int32)
+  batch = {'input_ids': row, 'input_mask': row * 0 + 1, 'segment_ids': row * 0}
+  batch['masked_lm_positions'] = np.array([[2]], np.int32)
+  for ours, theirs in zip(
+    found['bert'].apply({'params': models.make_params()}, batch),
+    found['exported'].call(batch),
+    strict=True,
+  ):
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)

@@ -7,12 +7,12 @@ import re
 from collections.abc import Sequence
 
 from bert_jax import errors
-from bert_jax.interop import google, hugging_face, npz, rename, vocabulary
+from bert_jax.interop import google, hugging_face, rename, vocabulary
 from bert_jax.runtime import copies, files
 from bert_jax.weight_files import local_files
 from bert_jax.workdir import paths
 
-READ = {'hf': hugging_face.read, 'google': google.read, 'npz': npz.read}
+READ = {'hf': hugging_face.read, 'google': google.read}
 _HF_WEIGHTS = ('model.safetensors', 'pytorch_model.bin')
 _HUB_NAME = re.compile(r'(\w[\w.-]*/)?\w[\w.-]*', re.ASCII)
 
@@ -21,19 +21,12 @@ Source = rename.LoadedModel  # what every reader returns
 
 
 def detect_kind(path: str) -> str:
-  """Returns run, hf, google or npz."""
-  if os.path.isfile(path) and path.endswith('.npz'):
-    return 'npz'
+  """Returns run, hf or google."""
   if os.path.isfile(path.removesuffix('.index') + '.index'):
     return 'google'
-  if os.path.isfile(path):
-    raise errors.UserError(
-      f'{path} is neither a checkpoint nor an .npz file. A StableHLO file is a '
-      'program and cannot be read as a model; name what it was written from.'
-    )
   if not os.path.isdir(path):
     raise errors.UserError(
-      f'{path} is not a folder, a checkpoint or an .npz file; name one of them.'
+      f'{path} is neither a folder nor a checkpoint; name one of them.'
       f'{_hint_at_hub(path)}'
     )
   names = os.listdir(path)
@@ -44,7 +37,7 @@ def detect_kind(path: str) -> str:
   if 'config.json' not in names:
     raise errors.UserError(
       f'{path} has neither a config.json nor a .index; name the --workdir of '
-      "a run, a Hugging Face folder or Google's, or an .npz file."
+      "a run, or a folder of Hugging Face's or Google's."
     )
   if weights:  # before 2020, config.json had no model_type
     return 'hf'
@@ -71,8 +64,8 @@ def read(path: str, step: int | None = None) -> Source:
 
   Args:
     path: the directory of a run, which may be training, or RUN@STEP, one of its
-      checkpoints; a Hugging Face folder; a folder with Google's checkpoint, or
-      its prefix; or an .npz file. Any of them may be in a bucket.
+      checkpoints; a Hugging Face folder; or a folder with Google's checkpoint,
+      or its prefix. Any of them may be in a bucket.
     step: step of a run's checkpoint; None is the step in `path`, or else the
       newest undamaged one.
   """

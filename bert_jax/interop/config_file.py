@@ -5,8 +5,6 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-import numpy as np
-
 from bert_jax import errors
 from bert_jax.model import bert_config
 
@@ -24,15 +22,6 @@ _NAMES = {
   'norm_epsilon': 'layer_norm_eps',
   'initializer_std': 'initializer_range',
 }
-_CHOICES = {
-  'activation': tuple(bert_config.ACTIVATIONS),
-  'norm': bert_config.NORMS,
-  'initializer': tuple(bert_config.INITIALIZERS),
-  'attention_init': bert_config.ATTENTION_INITS,
-  'dtype': ('float32', 'bfloat16'),
-  'remat': tuple(bert_config.REMAT),
-}
-_MASK_VALUE = float(np.finfo(np.float32).min)  # as in `profile=hf`
 # Bounds the table of names, which is made before the tensors are read.
 _MAX_LAYERS = 1000
 
@@ -58,54 +47,28 @@ def to_config(
   kind = theirs.get('hidden_act', 'missing')
   if kind not in tuple(activations):
     refuse(path, 'hidden_act', kind, f'one of {", ".join(activations)}')
-  values = {ours: theirs.get(name, 'missing') for ours, name in _NAMES.items()}
-  values['activation'] = activations[kind]
-  return make_config(path, {**values, **more}, _NAMES)
-
-
-def make_config(
-  path: str, values: Mapping[str, Any], names: Mapping[str, str] | None = None
-) -> bert_config.BertConfig:
-  """Makes a config from values that are not trusted.
-
-  Args:
-    values: {field of BertConfig: value}.
-    names: {field: its name in the file}, where they differ.
-  """
-  names = names or {}
-  fields = {f.name: f for f in dataclasses.fields(bert_config.BertConfig)}
-  unknown = sorted(set(values) - set(fields))
-  if unknown:
-    raise errors.UserError(
-      f'{path}: its model has the unknown fields {errors.listing(unknown)}; '
-      'convert it again.'
-    )
-
-  def check(name, good, allowed):
-    if not good:
-      value = values.get(name, 'missing')
-      refuse(path, names.get(name, name), value, allowed)
-
-  for name, field in fields.items():
-    x, kind = values.get(name, field.default), field.type
-    good, allowed = type(x) is kind, f'of {kind.__name__}'
-    if name in _CHOICES:
-      good, allowed = x in _CHOICES[name], f'one of {", ".join(_CHOICES[name])}'
-    elif kind is int:
-      good = good and 0 < x < 1 << 31
+  values = {'activation': activations[kind], **more}
+  for field in dataclasses.fields(bert_config.BertConfig):
+    if field.name in values or field.name not in _NAMES:
+      continue
+    name = _NAMES[field.name]
+    x = theirs.get(name, 'missing')
+    if field.type is int:
+      good = type(x) is int and 0 < x < 1 << 31
       allowed = 'a whole number from 1 to 2**31 - 1'
-    elif kind is float:
-      least, most = (_MASK_VALUE, 0) if name == 'mask_value' else (0, 1)
-      good = type(x) in (int, float) and least <= x <= most
-      allowed = f'a number from {least} to {most}'
-    check(name, good, allowed)
-  config = bert_config.BertConfig(
-    **{name: fields[name].type(x) for name, x in values.items()}
-  )
-  heads, most = config.num_heads, _MAX_LAYERS
-  check('num_layers', config.num_layers <= most, f'{most} or less')
-  whole = config.hidden_size % heads == 0
-  check('hidden_size', whole, f'a multiple of {heads} heads')
+    else:
+      good = type(x) in (int, float) and 0 <= x <= 1
+      allowed = 'a number from 0 to 1'
+    if not good:
+      refuse(path, name, x, allowed)
+    values[field.name] = field.type(x)
+  config = bert_config.BertConfig(**values)
+  if config.num_layers > _MAX_LAYERS:
+    allowed = f'{_MAX_LAYERS} or less'
+    refuse(path, _NAMES['num_layers'], config.num_layers, allowed)
+  if config.hidden_size % config.num_heads:
+    allowed = f'a multiple of {config.num_heads} heads'
+    refuse(path, _NAMES['hidden_size'], config.hidden_size, allowed)
   return config
 
 

@@ -97,7 +97,7 @@ def write(
     raise errors.UserError(
       f'strip_accents={tokenizer.strip_accents} with '
       f"lowercase={tokenizer.lowercase} has no name in Google's format, whose "
-      'code strips accents when it lower-cases; use --format=hf or npz.'
+      'code strips accents when it lower-cases; use --format=hf.'
     )
   tensors = rename.to_theirs(params, config, 'google')
   vocabulary.check_size(tokenizer, config)
@@ -137,6 +137,5 @@ def _check(config):
     value = getattr(config, field)
     if value != only:
       raise errors.UserError(
-        f"{field}={value!r} has no name in Google's format, only {only!r}; use "
-        f'--format={"npz" if field in ("norm", "reverse") else "hf or npz"}.'
+        f"{field}={value!r} has no name in Google's format, only {only!r}."
       )

@@ -77,7 +77,9 @@ def export(
   """
   problem = find_problem(config, head)
   if problem:
-    raise errors.UserError(f'{problem}; use --format=npz.')
+    raise errors.UserError(
+      f'{problem}; fill_mask, features and init_from read the run itself.'
+    )
   tensors = rename.to_theirs(params, config, 'hf')
   vocabulary.check_size(tokenizer, config)
   described = describe_model(config, params, tokenizer.pad_id)

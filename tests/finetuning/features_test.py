@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pickle
+import shutil
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ LAYERS = {'embeddings': [0], 'concat_last_4': [1, 2, 3, 4], 'last': [4]}
 
 def write_model(path, *more, **changes):
   """Writes a model of four layers; returns (path, params, config)."""
-  return made.write_npz(path, *more, **{'num_layers': 4, **changes})
+  return made.write_model(path, *more, **{'num_layers': 4, **changes})
 
 
 def make_config(source, data, features, **changes):
@@ -41,7 +42,7 @@ def find_hidden(params, config, text):
 
 @pytest.mark.parametrize('features', LAYERS)
 def test_cached_features_are_those_computed_directly(tmp_path, features):
-  source, params, config = write_model(tmp_path / 'm.npz')
+  source, params, config = write_model(tmp_path / 'm')
   c = make_config(source, made.write_texts(tmp_path / 'texts'), features)
   _, data = made.prepare(c, str(tmp_path / 'run'))
   rows = data.splits['test'].encoded
@@ -57,8 +58,8 @@ def test_cached_features_are_those_computed_directly(tmp_path, features):
 
 @pytest.mark.slow
 def test_two_models_are_read_side_by_side(tmp_path):
-  ltr = write_model(tmp_path / 'ltr.npz', causal=True)
-  rtl = write_model(tmp_path / 'rtl.npz', causal=True, reverse=True, seed=1)
+  ltr = write_model(tmp_path / 'ltr', causal=True)
+  rtl = made.write_reversed(tmp_path / 'rtl', seed=1, num_layers=4)
   texts = made.write_texts(tmp_path / 'texts')
   c = make_config(f'{ltr[0]},{rtl[0]}', texts, 'last')
   rows = made.prepare(c, str(tmp_path / 'run'))[1].splits['test'].encoded
@@ -69,10 +70,10 @@ def test_two_models_are_read_side_by_side(tmp_path):
 
 
 def test_models_that_differ_are_not_joined(tmp_path):
-  a, *_ = write_model(tmp_path / 'a.npz')
-  b, *_ = write_model(tmp_path / 'b.npz', num_layers=2)
+  a, *_ = write_model(tmp_path / 'a')
+  b, *_ = write_model(tmp_path / 'b', num_layers=2)
   words = dataclasses.replace(models.TOKENIZER, lowercase=False)
-  d, *_ = write_model(tmp_path / 'd.npz', words)
+  d, *_ = write_model(tmp_path / 'd', words)
   for other, message in (
     (b, 'num_layers is 2, not 4'), (d, 'another vocabulary')
   ):  # fmt: skip
@@ -82,7 +83,7 @@ def test_models_that_differ_are_not_joined(tmp_path):
 
 
 def test_only_words_are_kept_for_tagging_each_at_its_first_piece(tmp_path):
-  source, params, config = write_model(tmp_path / 'm.npz')
+  source, params, config = write_model(tmp_path / 'm')
   words = tags_test.write_words(tmp_path / 'words')
   c = make_config(source, words, 'last')
   c.task, c.data.text, c.data.label = 'tagging', '', ''
@@ -105,7 +106,7 @@ def test_only_words_are_kept_for_tagging_each_at_its_first_piece(tmp_path):
 
 
 def test_a_model_with_too_few_layers_is_refused(tmp_path):
-  source, *_ = write_model(tmp_path / 'm.npz', num_layers=2)
+  source, *_ = write_model(tmp_path / 'm', num_layers=2)
   c = make_config(source, made.write_texts(tmp_path / 'texts'), 'concat_last_4')
   with pytest.raises(errors.UserError, match='needs 4 layers, init_from has 2'):
     made.prepare(c, str(tmp_path / 'run'))
@@ -121,7 +122,7 @@ def test_a_model_with_too_few_layers_is_refused(tmp_path):
 def test_a_run_trains_a_head_on_features_that_it_computes_once(
   tmp_path, capsys, monkeypatch
 ):
-  source, *_ = write_model(tmp_path / 'm.npz')
+  source, *_ = write_model(tmp_path / 'm')
   texts = made.write_texts(tmp_path / 'texts')
   c = make_config(source, texts, 'weighted_sum_last_4')
   run = made.train(c, tmp_path)
@@ -134,7 +135,7 @@ def test_a_run_trains_a_head_on_features_that_it_computes_once(
   with pytest.raises(errors.UserError, match='only a head.*are in predictions'):
     made.predict(run, f'{texts}/test.csv', tmp_path / 'out.csv')
   # The model is not needed any more: nothing is computed again.
-  os.remove(source)
+  shutil.rmtree(source)
   monkeypatch.setattr('bert_jax.finetuning.features._compute_all', None)
   main.run(c, run)
   assert 'resumed at step' in capsys.readouterr().out

@@ -8,13 +8,15 @@ import numpy as np
 
 from bert_jax import main, tasks
 from bert_jax import predict as predict_command
-from bert_jax.config import recipes
+from bert_jax.config import apply_arguments, model_config, recipes
+from bert_jax.corpus import text_files
 from bert_jax.finetuning import encode
 from bert_jax.inference import source
-from bert_jax.interop import hugging_face, npz
+from bert_jax.interop import hugging_face
 from bert_jax.train.task import list_phases
 from bert_jax.workdir import log
 from tests import commands, models
+from tests.workdir import checkpoints
 
 BERT = dataclasses.replace(
   models.CONFIG, max_positions=16, type_vocab_size=2, dropout=0.0
@@ -34,12 +36,27 @@ def write_source(path, **parts) -> str:
   return str(path)
 
 
-def write_npz(path, tokenizer=models.TOKENIZER, seed=0, **changes) -> tuple:
-  """Writes a model without NSP; returns (path, params, config)."""
+def write_model(path, tokenizer=models.TOKENIZER, seed=0, **changes) -> tuple:
+  """Exports a model without NSP; returns (path, params, config)."""
   config = dataclasses.replace(BERT, **changes)
   params = models.make_params(config, with_nsp=False, seed=seed)
-  npz.write(str(path), params, config, tokenizer)
+  hugging_face.export(str(path), params, config, tokenizer)
   return str(path), params, config
+
+
+def write_reversed(path, seed=0, num_layers=2) -> tuple:
+  """Writes the run of a right-to-left model; returns as `write_model`."""
+  c = recipes.pretraining('tiny')
+  sizes = 'vocab_size=11,hidden_size=8,mlp_size=12,num_heads=2'
+  c = apply_arguments(c, f'{sizes},num_layers={num_layers},kind=rtl,nsp=False')
+  c.model.max_positions, c.model.dropout = BERT.max_positions, 0.0
+  config = model_config(c)
+  params = models.make_params(config, with_nsp=False, seed=seed)
+  vocab = models.write_data(path / 'data')
+  recipe = {'lowercase': True, 'strip_accents': True}
+  facts = {'data': {'recipe': recipe}}
+  facts['vocab_sha256'] = text_files.compute_sha256(vocab)
+  return checkpoints.write_run(path, c, facts, {1: params}), params, config
 
 
 def write_texts(folder, dev=True) -> str:

@@ -18,7 +18,7 @@ from tests.finetuning import made
 def make_config(root, **changes):
   """Returns the config of a run on a left-to-right model."""
   texts = made.write_texts(root / 'texts')
-  source, *_ = made.write_npz(root / 'ltr.npz', causal=True)
+  source, *_ = made.write_model(root / 'ltr', causal=True)
   return made.make_config(source, texts, **changes)
 
 

@@ -21,7 +21,7 @@ def make_config(**changes):
 
 
 def test_a_model_with_other_segments_than_two_is_refused(tmp_path):
-  path, *_ = made.write_npz(tmp_path / 'three.npz', type_vocab_size=3)
+  path, *_ = made.write_model(tmp_path / 'three', type_vocab_size=3)
   c = make_config(init_from=path)
   with pytest.raises(errors.UserError, match='has 3 segment embeddings'):
     starting.take_model(c, str(tmp_path / 'run'))

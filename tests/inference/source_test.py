@@ -45,13 +45,11 @@ def test_words_that_were_added_to_a_tokenizer_are_said_once(tmp_path, capsys):
   assert f'{path} adds to its tokenizer (heparin, zoster)' in found
 
 
-def test_a_program_is_no_model(tmp_path):
-  path = tmp_path / 'bert.stablehlo'
-  path.write_bytes(b'program')
-  with pytest.raises(errors.UserError, match='StableHLO file is a program'):
-    source.detect_kind(str(path))
-  with pytest.raises(errors.UserError, match='absent is not a folder, a check'):
-    source.detect_kind(str(tmp_path / 'absent'))
+def test_what_is_no_model_is_refused(tmp_path):
+  (tmp_path / 'file').touch()
+  for name in ('file', 'absent'):
+    with pytest.raises(errors.UserError, match=f'{name} is neither a folder'):
+      source.detect_kind(str(tmp_path / name))
 
 
 @pytest.mark.parametrize(

@@ -130,9 +130,9 @@ def test_case_is_told_from_the_vocabulary(folder, vocabulary, lowercase):
   ('changes', 'message'),
   [
     ({'activation': 'gelu'}, "activation='gelu'.*give --activation=gelu_tanh"),
-    ({'norm': 'pre'}, "norm='pre'.*npz"),
-    ({'causal': True}, 'causal=True.*hf or npz'),
-    ({'reverse': True}, 'reverse=True.*npz'),
+    ({'norm': 'pre'}, "norm='pre'.*only 'post'"),
+    ({'causal': True}, 'causal=True.*only False'),
+    ({'reverse': True}, 'reverse=True.*only False'),
     ({'norm_epsilon': 1e-6}, 'norm_epsilon=1e-06.*1e-12'),
     ({'vocab_size': 9}, '11 entries.*only 9'),
     ({'strip_accents': False}, 'strip_accents=False with lower'),

@@ -211,7 +211,7 @@ def test_why_there_is_no_export_is_said():
 @pytest.mark.parametrize(
   ('path', 'changes', 'message'),
   [
-    ('x', {'norm': 'pre'}, 'no model with norm=pre; use'),
+    ('x', {'norm': 'pre'}, 'no model with norm=pre; fill_mask'),
     ('x', {'vocab_size': 9}, '11 entries.*only 9'),
     ('s3://bucket/model', {}, 'not an address to write to'),
     ('file', {}, 'is a file'),
@@ -262,6 +262,8 @@ def test_what_was_exported_is_read_back(tmp_path, with_nsp, activation):
     ({'is_decoder': 1}, 'is_decoder is 1'),
     ({'position_embedding_type': 'relative_key'}, 'absolute'),
     ({'num_hidden_layers': 3}, 'missing: bert.encoder.layer.2'),
+    ({'num_hidden_layers': 1 << 24}, 'not 1000 or less'),
+    ({'num_attention_heads': 3}, 'not a multiple of 3 heads'),
   ],
 )
 def test_a_config_that_is_not_ours_is_refused(exported, values, message):

@@ -13,7 +13,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.config import flatten, model_config
 from bert_jax.corpus import text_files
-from bert_jax.interop import google, hugging_face, npz
+from bert_jax.interop import google, hugging_face
 from bert_jax.model import heads, parameters
 from bert_jax.pretraining import init_from, pretrain
 from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab
@@ -125,7 +125,7 @@ def test_a_run_goes_on_when_its_source_is_gone(source, tmp_path):
   rows = log.read(str(tmp_path / 'b' / 'metrics.jsonl'))
   told = [r['init_from'] for r in rows if r['kind'] == 'run']
   assert told == [facts['init_from']] * 2
-  with pytest.raises(errors.UserError, match='is not a folder, a checkpoint'):
+  with pytest.raises(errors.UserError, match='is neither a folder nor a check'):
     take_model(c, tmp_path / 'c')
 
 
@@ -271,9 +271,9 @@ def test_a_run_that_has_begun_keeps_what_was_filled_in(source, tmp_path):
 def test_another_model_than_at_first_is_refused(source, tmp_path, change):
   c = make_config(source, tmp_path / 'data')
   bert = dataclasses.replace(model_config(c), **change)
-  c.init_from = str(tmp_path / 'theirs.npz')
+  c.init_from = str(tmp_path / 'theirs')
   params = models.make_params(bert)
-  npz.write(c.init_from, params, bert, Tokenizer(tuple(WORDS)))
+  hugging_face.export(c.init_from, params, bert, Tokenizer(tuple(WORDS)))
   message = (
     'is another model than when this run was set up: .* is (.relu|2|.ltr)'
   )
@@ -325,9 +325,9 @@ def test_a_vocabulary_with_more_words_needs_no_size(source, tmp_path):
 def test_a_causal_model_makes_the_objective_causal(source, tmp_path):
   c = make_config(source, tmp_path / 'data')
   bert = dataclasses.replace(model_config(c), causal=True)
-  c.init_from = str(tmp_path / 'theirs.npz')
+  c.init_from = str(tmp_path / 'theirs')
   params = models.make_params(bert)
-  npz.write(c.init_from, params, bert, Tokenizer(tuple(WORDS)))
+  hugging_face.export(c.init_from, params, bert, Tokenizer(tuple(WORDS)))
   found = take_model(c, tmp_path)
   assert (found.objective.kind, found.objective.nsp) == ('ltr', False)
 
