@@ -271,48 +271,6 @@ def make_windows(job, arrays):
   return {'ids': np.concatenate(rows), 'ends': ends, 'questions': questions}
 
 
-def save(job, arrays):
-  """Writes tensors in both formats of torch.save to FOLDER/NAME.FORMAT.
-
-  Returns:
-    {NAME/tensor: its content}.
-  """
-  torch.manual_seed(0)
-  x, found = torch.randn(3, 4), {}
-  kinds = {
-    str(dtype).removeprefix('torch.'): (x * 100).to(dtype)
-    for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-    + (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-    + (torch.bool,)
-  }
-  kinds |= {
-    'tied': kinds['float32'],
-    'transposed': kinds['float32'].T,
-    'part': kinds['float32'][1:, ::2],
-    'one row': torch.arange(5).expand(1, -1),
-    'scalar': torch.tensor(1.5),
-    'parameter': torch.nn.Parameter(x.clone()),
-    'half parameter': torch.nn.Parameter(x.half()),
-  }
-  large = transformers.BertConfig(
-    hidden_size=1024, num_hidden_layers=24, num_attention_heads=16,
-    intermediate_size=4096,
-  )  # fmt: skip
-  module = transformers.BertForPreTraining(large)  # _metadata, tied parameters
-  for name, tensors in (('kinds', kinds), ('large', module.state_dict())):
-    for form in ('zip', 'legacy'):
-      torch.save(
-        tensors,
-        os.path.join(job['folder'], f'{name}.{form}'),
-        _use_new_zipfile_serialization=form == 'zip',
-      )
-    for key, tensor in tensors.items():
-      tensor = tensor.detach()
-      half = tensor.dtype == torch.bfloat16
-      found[f'{name}/{key}'] = (tensor.float() if half else tensor).numpy()
-  return found
-
-
 def main():
   _, name, folder = sys.argv
   with open(os.path.join(folder, 'job.json'), encoding='utf-8') as file:

@@ -18,7 +18,7 @@ from bert_jax.model import bert_config, classifier
 from bert_jax.runtime import files
 from bert_jax.tokenization import wordpiece
 from bert_jax.tokenization.tokenizer import SPECIAL, Tokenizer
-from bert_jax.weight_files import local_files, safetensors_file, torch_bin
+from bert_jax.weight_files import local_files, safetensors_file, torch_file
 
 FILES = (
   'README.md',
@@ -198,7 +198,7 @@ def _fast_tokenizer(tokenizer):
 # Weights are one file, or several with an index; the first that exists is read.
 _WEIGHTS = (
   ('model.safetensors', safetensors_file.read),
-  ('pytorch_model.bin', torch_bin.read),
+  ('pytorch_model.bin', torch_file.read),
 )
 _MAX_NAME = 200  # characters
 # Of transformers; older files do not say it.

@@ -4,7 +4,9 @@ import json
 import os
 import pathlib
 
+import numpy as np
 import pytest
+import safetensors.numpy
 
 from bert_jax.interop import hugging_face
 from tests import models
@@ -108,3 +110,11 @@ def test_files_that_lie_elsewhere_or_never_end(tmp_path, name):
   open(path, 'w').close()
   os.truncate(path, 1 << 40)  # sparse: it takes no place on the disk
   assert path in refusal(hugging_face.read, folder)
+
+
+def test_a_name_with_a_line_break_is_shown_in_one_line(tmp_path):
+  folder = models.export_to(tmp_path / 'model')
+  path = os.path.join(folder, 'model.safetensors')
+  tensors = safetensors.numpy.load_file(path)
+  safetensors.numpy.save_file(tensors | {'a\nb': np.zeros(1)}, path)
+  assert r"'a\nb' is not the name" in refusal(hugging_face.read, folder)

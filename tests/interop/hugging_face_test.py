@@ -1,4 +1,4 @@
-"""What bert_jax.interop.hugging_face writes, reads and refuses, without torch."""
+"""What bert_jax.interop.hugging_face writes, reads and refuses."""
 
 import dataclasses
 import json
@@ -385,6 +385,7 @@ def test_special_tokens_need_a_row(exported):
   [('bert-xsmall-dummy', [], 0), ('camphr_ner_bert', ['Κ', 'Λ', 'Μ'], 9)],
 )
 def test_real_folders_are_read(name, left_over, labels):
+  pytest.importorskip('torch')
   data = os.environ.get('BERT_JAX_TEST_DATA', '')
   folder = os.path.join(data, 'weights', name)
   if not os.path.isdir(folder):

@@ -10,7 +10,7 @@ import safetensors.numpy
 from bert_jax.interop import hugging_face
 from bert_jax.weight_files import local_files, safetensors_file
 from tests import models
-from tests.weight_files import torch_files as t
+from tests.weight_files import fake_torch
 from tests.weight_files.hostile import refusal
 
 INDEX = 'model.safetensors.index.json'
@@ -209,7 +209,7 @@ def write_weights(folder, kind, tensors):
   if kind == 'model.safetensors':
     safetensors.numpy.save_file(tensors, path)
   elif kind == 'pytorch_model.bin':
-    _write_bin(path, tensors)
+    fake_torch.save(path, tensors)
   else:
     single = kind.removesuffix('.index.json')
     names = sorted(tensors)
@@ -218,22 +218,12 @@ def write_weights(folder, kind, tensors):
       path = os.path.join(folder, file)
       values = {n: tensors[n] for n in part}
       if file.endswith('.bin'):
-        _write_bin(path, values)
+        fake_torch.save(path, values)
       else:
         safetensors.numpy.save_file(values, path)
     weight_map = {n: file for file, part in halves.items() for n in part}
     with open(os.path.join(folder, kind), 'w') as f:
       json.dump({'weight_map': weight_map}, f)
-
-
-def _write_bin(path, tensors):
-  entries, data = {}, {}
-  for i, (name, x) in enumerate(tensors.items()):
-    strides = [s // x.itemsize for s in x.strides]
-    stored = t.storage(str(i), x.size)
-    entries[name] = t.tensor(stored, 0, x.shape, strides)
-    data[str(i)] = x.tobytes()
-  t.write_zip(path, t.state_dict(**entries), data)
 
 
 KINDS = [
@@ -244,8 +234,9 @@ KINDS = [
 ]
 
 
-def test_safetensors_come_first_then_single_files(tmp_path):
+def test_safetensors_come_first_then_single_files(tmp_path, monkeypatch):
   """Of all four forms the later ones hold other numbers, and are not read."""
+  fake_torch.install(monkeypatch)
   folder = models.export_to(tmp_path / 'model')
   sound = safetensors.numpy.load_file(os.path.join(folder, KINDS[0]))
   for i, kind in enumerate(KINDS):

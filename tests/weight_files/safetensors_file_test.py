@@ -2,6 +2,8 @@
 
 import json
 import os
+import pathlib
+import random
 import re
 import struct
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from bert_jax import errors
 from bert_jax.weight_files import safetensors_file
 from tests.weight_files.hostile import refusal
 
@@ -124,3 +127,23 @@ def test_cut_short_anywhere(path):
     write(path, {'a': A})
     os.truncate(path, end)
     refusal(safetensors_file.read, path)
+
+
+def test_five_hundred_damaged_files_are_read_or_refused(path):
+  safetensors.numpy.save_file({'a': np.ones((2, 3)), 'b': np.ones(2)}, path)
+  sound = pathlib.Path(path).read_bytes()
+  rng = random.Random(7)
+  refused = 0
+  for _ in range(500):
+    damaged = bytearray(sound)
+    for _ in range(rng.randrange(1, 4)):
+      i, j, n = (rng.randrange(len(damaged)) for _ in range(3))
+      what = rng.choice([b'', b'\0', b'\xff', b'.', damaged[j : j + n % 30]])
+      damaged[i : i + rng.choice([1, 1, len(what)])] = what
+    pathlib.Path(path).write_bytes(damaged)
+    try:
+      safetensors_file.read(path)
+    except errors.UserError as error:
+      assert '\n' not in str(error)
+      refused += 1
+  assert 400 < refused < 500
