@@ -1,8 +1,10 @@
 """Reads and writes folders of Hugging Face transformers."""
 
+import functools
 import json
 import math
 import os
+import re
 import reprlib
 import shutil
 from collections.abc import Collection
@@ -195,6 +197,8 @@ def _fast_tokenizer(tokenizer):
   return fast
 
 
+# What DataParallel and torch.compile put before names, or both.
+_WRAPPED = re.compile(r'^(module\.|_orig_mod\.)+')
 # Weights are one file, or several with an index; the first that exists is read.
 _WEIGHTS = (
   ('model.safetensors', safetensors_file.read),
@@ -220,7 +224,7 @@ def read(directory: str) -> rename.LoadedModel:
   path = os.path.join(directory, 'config.json')
   theirs = files.read_json(path)
   config = _make_config(path, theirs)
-  tensors = _read_tensors(directory)
+  tensors = _unwrap(directory, _read_tensors(directory))
   # Unexpected names are printed, so they must be printable.
   bad = [n for n in tensors if len(n) > _MAX_NAME or not n.isprintable()]
   if bad:
@@ -273,6 +277,28 @@ def _is_bert(theirs) -> bool:
   classes = theirs.get('architectures') or []  # or null
   return isinstance(classes, list) and all(
     str(name).startswith('Bert') for name in classes
+  )
+
+
+def _unwrap(directory, tensors):
+  """Returns tensors without what wrappers put before their names."""
+  unwrapped = {_WRAPPED.sub('', name): x for name, x in tensors.items()}
+  if len(unwrapped) < len(tensors):
+    raise errors.UserError(
+      f'{directory} has tensors twice, with module. or _orig_mod. before their '
+      'names and without; remove one.'
+    )
+  if unwrapped.keys() != tensors.keys():
+    _say_unwrapped(directory)
+  return unwrapped
+
+
+@functools.cache  # says it once
+def _say_unwrapped(directory):
+  print(
+    f'{directory}: read without module. or _orig_mod. before the names of '
+    'tensors',
+    flush=True,
   )
 
 

@@ -18,6 +18,7 @@ from bert_jax.model import bert_config, classifier
 from bert_jax.runtime import disk
 from bert_jax.tokenization.tokenizer import Tokenizer
 from tests import models
+from tests.weight_files import fake_torch
 
 
 @pytest.fixture
@@ -427,3 +428,35 @@ def test_accents_are_as_the_folder_says(exported, settings, normalizer, strips):
   tokenizer = hugging_face.read(exported).tokenizer
   assert tokenizer.strip_accents == strips
   assert tokenizer.ids(['é']) == [[10 if strips else 9]]
+
+
+@pytest.mark.parametrize(
+  'wrapped', ['module.', '_orig_mod.', 'module._orig_mod.', '_orig_mod.module.']
+)
+@pytest.mark.parametrize('file', ['model.safetensors', 'pytorch_model.bin'])
+def test_what_wrappers_put_before_names_is_left_out(
+  exported, monkeypatch, capsys, file, wrapped
+):
+  fake_torch.install(monkeypatch)
+  path = os.path.join(exported, 'model.safetensors')
+  tensors = safetensors.numpy.load_file(path)
+  os.remove(path)
+  tensors = {f'{wrapped}{name}': x for name, x in tensors.items()}
+  if file.endswith('.bin'):
+    fake_torch.save(os.path.join(exported, file), tensors)
+  else:
+    safetensors.numpy.save_file(tensors, path)
+  for _ in range(2):
+    found = hugging_face.read(exported)
+  models.assert_same(found.params, models.make_params())
+  assert found.report.left_over == []
+  assert capsys.readouterr().out.count('without module. or _orig_mod.') == 1
+
+
+def test_tensors_with_and_without_a_wrapper_are_refused(exported):
+  path = os.path.join(exported, 'model.safetensors')
+  tensors = safetensors.numpy.load_file(path)
+  name, x = next(iter(tensors.items()))
+  safetensors.numpy.save_file(tensors | {f'module.{name}': x}, path)
+  with pytest.raises(errors.UserError, match='has tensors twice'):
+    hugging_face.read(exported)
