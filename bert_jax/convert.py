@@ -1,6 +1,6 @@
-"""Converts a trained model to another format.
+"""Writes a trained model as a Hugging Face folder.
 
-  python -m bert_jax.convert --from=PATH --to=PATH --format=hf|google
+  python -m bert_jax.convert --from=PATH --to=PATH --format=hf
 
 --from is the directory of a run, which may be training; the checkpoint is
 --step (or RUN@STEP) or the newest undamaged one. Or it is a folder with a
@@ -41,11 +41,7 @@ def _define_flags():
     'to', None, 'Folder to write; an existing export is replaced.'
   )
   flags.DEFINE_enum(
-    'format',
-    None,
-    list(source.READ),
-    'What to write: hf, for Hugging Face transformers; google, for '
-    'google-research/bert.',
+    'format', 'hf', ['hf'], 'What to write: hf, for Hugging Face transformers.'
   )
   flags.DEFINE_integer(
     'step', None, 'Step of the checkpoint; by default the newest undamaged.'
@@ -64,22 +60,18 @@ def _define_flags():
     'The form of GELU that the weights are to be used with, by erf or by tanh; '
     "none is the source's. Weights do not change, outputs change a little.",
   )
-  flags.mark_flags_as_required(['from', 'to', 'format'])
+  flags.mark_flags_as_required(['from', 'to'])
 
 
-def choose(params: Any, model: str | None, form: str):
-  """Returns the parameters to write to a format.
+def choose(params: Any, model: str | None):
+  """Returns the parameters to write.
 
   Args:
-    model: one of `pretraining`, `mlm`, `encoder`; None is as many heads as
-      possible.
-    form: the format to write. Google's supports any heads, Hugging Face's the
-      heads of one of its classes.
+    model: one of `pretraining`, `mlm`, `encoder`; None is the class of Hugging
+      Face with as many heads as possible.
   """
   held = rename.list_parts(params)
   if model is None:
-    if form != 'hf':
-      return params
     fits = (name for name in _MODELS if set(_MODELS[name][0]) <= set(held))
     model = next(fits)
   needed, taken = _MODELS[model]
@@ -138,28 +130,24 @@ def main():
   jax.config.update('jax_platforms', 'cpu')
   given = flags.FLAGS
   # `from` is a Python keyword.
-  path, target, form = given['from'].value, given.to, given.format
+  path, target = given['from'].value, given.to
   found = source.read(path, given.step)
   config = choose_activation(found.config, given.activation)
-  params = choose(found.params, given.model, form)
+  params = choose(found.params, given.model)
   card, lines = None, []
   if config != found.config:
     lines.append(
       f'activation: {found.config.activation} in the source, '
       f'{config.activation} as written (--activation)'
     )
-  # Hugging Face's format alone has room for a classification head.
-  head = found.head if form == 'hf' and given.model is None else None
-  if form == 'hf' and found.step is not None and found.head is None:
+  head = found.head if given.model is None else None
+  if found.step is not None and found.head is None:
     try:
       run, _ = paths.split_step(path)
       card = model_card.describe_run(run, params, found.step)
     except errors.UserError as error:
       lines.append(f'no model card: {error}')
-  if form == 'hf':
-    hugging_face.export(target, params, config, found.tokenizer, card, head)
-  else:
-    google.write(target, params, config, found.tokenizer)
+  hugging_face.export(target, params, config, found.tokenizer, card, head)
   print(f'wrote {target}, from {found.origin}')
   lines += describe(found, params, head)
   for line in lines:

@@ -11,18 +11,19 @@ from absl import flags
 
 from bert_jax import convert, errors
 from bert_jax.inference import source
-from bert_jax.interop import google, hugging_face, rename
+from bert_jax.interop import hugging_face, rename
+from bert_jax.runtime import copies
 from bert_jax.weight_files import tf_checkpoint
 from tests import commands, models
 from tests.model import precision_test
+from tests.weight_files import tf_files
 
 PAGE = pathlib.Path(__file__).parents[1] / 'docs' / 'convert.md'
 
 
-def run_main(path, target, form, *more):
-  commands.run(
-    convert, f'--from={path}', f'--to={target}', f'--format={form}', *more
-  )
+def run_main(path, target, *more):
+  given = f'--from={path}', f'--to={target}', '--format=hf'
+  commands.run(convert, *given, *more)
 
 
 def all_bytes(path):
@@ -34,42 +35,37 @@ def all_bytes(path):
     return f.read()
 
 
-def test_every_format_becomes_every_other_and_back(tmp_path):
+def test_a_folder_of_google_becomes_hugging_faces(tmp_path):
+  google = tf_files.write_model(tmp_path / 'google', models.make_params())
+  assert source.detect_kind(google) == 'google'
+  run_main(google, tmp_path / 'hf')
+  assert source.detect_kind(str(tmp_path / 'hf')) == 'hf'
   first = models.export_to(tmp_path / 'first')
-  last = first
-  for i, form in enumerate(('google', 'hf')):
-    target = str(tmp_path / f'{i}')
-    run_main(last, target, form)
-    assert source.detect_kind(target) == form
-    last = target
-  assert all_bytes(last) == all_bytes(first)
-  models.assert_same(hugging_face.read(last).params, models.make_params())
+  assert all_bytes(tmp_path / 'hf') == all_bytes(first)
 
 
 @pytest.mark.slow
 def test_models_are_read_from_a_bucket_and_written_to_it(tmp_path, remote):
-  first = last = models.export_to(tmp_path / 'first')
-  for i, form in enumerate(('google', 'hf')):
-    target = f'{remote}/{i}'
-    run_main(last, target, form)
-    last = target
-  run_main(f'{remote}/0/bert_model.ckpt', str(tmp_path / 'prefix'), 'hf')
-  run_main(last, str(tmp_path / 'last'), 'hf')
-  for name in ('prefix', 'last'):
-    assert all_bytes(str(tmp_path / name)) == all_bytes(first)
+  with copies.publishing(remote) as folder:
+    tf_files.write_model(os.path.join(folder, 'google'), models.make_params())
+  first = models.export_to(tmp_path / 'first')
+  for name in ('google', 'google/bert_model.ckpt'):
+    run_main(f'{remote}/{name}', f'{remote}/hf')
+    run_main(f'{remote}/hf', tmp_path / 'last')
+    assert all_bytes(tmp_path / 'last') == all_bytes(first)
   with pytest.raises(errors.UserError, match=f'^{remote}/no/thing does not'):
-    run_main(f'{remote}/no/thing', str(tmp_path / 'x'), 'hf')
+    run_main(f'{remote}/no/thing', tmp_path / 'x')
   with pytest.raises(errors.UserError, match=f'^{remote}/nothing is neither'):
-    run_main(f'{remote}/nothing', str(tmp_path / 'x'), 'hf')
+    run_main(f'{remote}/nothing', tmp_path / 'x')
 
 
 def test_the_command_refuses_what_means_nothing(tmp_path):
   path = models.export_to(tmp_path / 'theirs')
   target = str(tmp_path / 'ours')
   with pytest.raises(errors.UserError, match='not the directory of a run.*=3'):
-    run_main(path, target, 'hf', '--step=3')
+    run_main(path, target, '--step=3')
   with pytest.raises(errors.UserError, match='neither a config.json nor'):
-    run_main(str(tmp_path), target, 'hf')
+    run_main(tmp_path, target)
   assert os.listdir(tmp_path) == ['theirs']
 
 
@@ -87,36 +83,34 @@ def test_model_chooses_the_class_and_what_is_written(
 ):
   path = models.export_to(tmp_path / 'theirs')
   more = [f'--model={model}'] if model else []
-  for form in ('hf', 'google'):
-    target = str(tmp_path / form)
-    run_main(path, target, form, *more)
-    found = source.read(target)
-    assert rename.list_parts(found.params) == parts
-    assert found.report.left_over == []
-    output = capsys.readouterr().out
-    assert ('left out' in output) == (model in ('mlm', 'encoder'))
+  target = str(tmp_path / 'hf')
+  run_main(path, target, *more)
+  found = source.read(target)
+  assert rename.list_parts(found.params) == parts
+  assert found.report.left_over == []
+  output = capsys.readouterr().out
+  assert ('left out' in output) == (model in ('mlm', 'encoder'))
   config = all_bytes(tmp_path / 'hf')['config.json']
   assert architecture.encode() in config
 
 
 def test_hugging_face_names_have_a_prefix_only_beside_heads(tmp_path):
   path = models.export_to(tmp_path / 'theirs')
-  run_main(path, str(tmp_path / 'encoder'), 'hf', '--model=encoder')
+  run_main(path, tmp_path / 'encoder', '--model=encoder')
   written = all_bytes(tmp_path / 'encoder')['model.safetensors']
   assert b'"embeddings.word_embeddings.weight"' in written
   assert b'"pooler.dense.bias"' in written and b'bert.' not in written
 
 
 def test_the_most_there_is_is_written(tmp_path, capsys):
-  path = str(tmp_path / 'source')
   for heads, in_hf in (
     (('mlm', 'pooler'), ['encoder', 'mlm']),
     (('pooler',), ['encoder', 'pooler']),
     ((), ['encoder']),
   ):
     params = rename.keep_parts(models.make_params(), heads)
-    google.write(path, params, models.CONFIG, models.TOKENIZER)
-    run_main(path, str(tmp_path / 'hf'), 'hf')
+    path = tf_files.write_model(tmp_path / f'{len(heads)} heads', params)
+    run_main(path, tmp_path / 'hf')
     found = hugging_face.read(str(tmp_path / 'hf')).params
     assert rename.list_parts(found) == in_hf
     assert 'not in the source' in capsys.readouterr().out
@@ -128,21 +122,20 @@ def test_a_head_that_is_not_there_is_not_made_up(tmp_path):
   hugging_face.export(path, params, models.CONFIG, models.TOKENIZER)
   for model, lacking in (('pretraining', 'mlm and nsp'), ('mlm', 'mlm')):
     with pytest.raises(errors.UserError, match=f'lacks {lacking}, which'):
-      run_main(path, target, 'hf', f'--model={model}')
+      run_main(path, target, f'--model={model}')
   assert os.listdir(tmp_path) == ['source']
 
 
 def test_what_is_skipped_and_missing_is_printed(tmp_path, capsys):
-  path = str(tmp_path / 'google')
   params = rename.keep_parts(models.make_params(), ('pooler', 'nsp'))
-  google.write(path, params, models.CONFIG, models.TOKENIZER)
+  path = tf_files.write_model(tmp_path / 'google', params)
   prefix = os.path.join(path, 'bert_model.ckpt')
   entries = tf_checkpoint.read_index(prefix)
   tensors = {name: tf_checkpoint.read(x) for name, x in entries.items()}
   slots = {f'{name}/adam_m': x for name, x in tensors.items()}
   more = {'output_bias': np.zeros(2, np.float32), 'global_step': np.int64(1)}
-  tf_checkpoint.write(prefix, tensors | slots | more)
-  run_main(prefix, str(tmp_path / 'hf'), 'hf')
+  tf_files.write_checkpoint(prefix, tensors | slots | more)
+  run_main(prefix, tmp_path / 'hf')
   lines = capsys.readouterr().out.splitlines()
   assert lines == [
     f'wrote {tmp_path}/hf, from {prefix}',
@@ -168,22 +161,20 @@ def save_exact_gelu(path):
 
 
 def test_activation_gives_a_model_the_gelu_of_google(tmp_path, capsys):
-  path, target = save_exact_gelu(tmp_path / 'hf'), str(tmp_path / 'google')
-  with pytest.raises(errors.UserError, match='give --activation=gelu_tanh'):
-    run_main(path, target, 'google')
-  run_main(path, target, 'google', '--activation=gelu_tanh')
+  path, target = save_exact_gelu(tmp_path / 'hf'), str(tmp_path / 'tanh')
+  run_main(path, target, '--activation=gelu_tanh')
   lines = capsys.readouterr().out.splitlines()
   assert lines[1:] == [
-    '  activation: gelu in the source, gelu_tanh as written (--activation)',
+    '  activation: gelu in the source, gelu_tanh as written (--activation)'
   ]
-  params, config, *_ = google.read(target)
+  params, config, *_ = hugging_face.read(target)
   assert config.activation == 'gelu_tanh'
   models.assert_same(params, models.make_params())
 
 
 def test_activation_that_is_the_source_s_changes_nothing(tmp_path, capsys):
   path, target = save_exact_gelu(tmp_path / 'hf'), str(tmp_path / 'other')
-  run_main(path, target, 'hf', '--activation=gelu')
+  run_main(path, target, '--activation=gelu')
   assert 'in the source' not in capsys.readouterr().out
   assert all_bytes(target) == all_bytes(path)
 
@@ -194,9 +185,9 @@ def test_an_activation_that_is_no_gelu_is_refused(tmp_path):
   params = models.make_params()
   hugging_face.export(path, params, config, models.TOKENIZER)
   with pytest.raises(errors.UserError, match='and the source has relu; leave'):
-    run_main(path, target, 'hf', '--activation=gelu_tanh')
+    run_main(path, target, '--activation=gelu_tanh')
   with pytest.raises(flags.Error, match='should be one of <gelu|gelu_tanh>'):
-    run_main(path, target, 'hf', '--activation=relu')
+    run_main(path, target, '--activation=relu')
   assert os.listdir(tmp_path) == ['source']
 
 

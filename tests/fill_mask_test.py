@@ -7,9 +7,10 @@ import sys
 import pytest
 
 from bert_jax import errors, fill_mask
-from bert_jax.interop import google, hugging_face, rename
+from bert_jax.interop import hugging_face, rename
 from tests import commands, models
 from tests.inference import fill_test
+from tests.weight_files import tf_files
 
 
 def test_words_and_bars_stand_in_columns():
@@ -40,7 +41,7 @@ def test_every_kind_of_model_answers_alike(tmp_path, monkeypatch, capsys):
   words = fill_test.TOKENIZER
   paths = {name: str(tmp_path / name) for name in ('hf', 'google')}
   hugging_face.export(paths['hf'], params, config, words)
-  google.write(paths['google'], params, config, words)
+  tf_files.write_model(paths['google'], params, config, words)
   answers = set()
   for path in paths.values():
     ask(monkeypatch, path, 'the [MASK] ran')
@@ -53,7 +54,7 @@ def test_every_kind_of_model_answers_alike(tmp_path, monkeypatch, capsys):
 def test_what_cannot_guess_words_is_refused(tmp_path, monkeypatch):
   path = str(tmp_path / 'encoder')
   encoder = rename.keep_parts(models.make_params(), {'pooler'})
-  google.write(path, encoder, models.CONFIG, models.TOKENIZER)
+  tf_files.write_model(path, encoder)
   with pytest.raises(errors.UserError, match='no MLM head.*missing: cls/pred'):
     ask(monkeypatch, path, 'the [MASK]')
 

@@ -12,7 +12,7 @@ from bert_jax.runtime import copies, files
 from bert_jax.weight_files import local_files
 from bert_jax.workdir import paths
 
-READ = {'hf': hugging_face.read, 'google': google.read}
+_READ = {'hf': hugging_face.read, 'google': google.read}
 _HF_WEIGHTS = ('model.safetensors', 'pytorch_model.bin')
 _HUB_NAME = re.compile(r'(\w[\w.-]*/)?\w[\w.-]*', re.ASCII)
 
@@ -88,7 +88,7 @@ def read(path: str, step: int | None = None) -> Source:
           f'{path} is not the directory of a run, so step={step} means '
           'nothing; leave it out.'
         )
-      model = READ[found](here)._replace(origin=path)
+      model = _READ[found](here)._replace(origin=path)
       _warn_of_added_words(path, tuple(model.report.left_over))
       return model
   # Imported here: Orbax takes half a second, and other formats do not need it.

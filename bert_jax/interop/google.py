@@ -1,4 +1,4 @@
-"""Google's format of BERT: TensorFlow checkpoint, config, vocabulary."""
+"""Reads Google's BERT: TensorFlow checkpoint, config, vocabulary."""
 
 import glob
 import os
@@ -6,20 +6,10 @@ import re
 
 from bert_jax import errors
 from bert_jax.interop import config_file, rename, vocabulary
-from bert_jax.model import bert_config
 from bert_jax.runtime import files
-from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.weight_files import tf_checkpoint
 
 _CONFIG = 'bert_config.json'
-_PREFIX = 'bert_model.ckpt'
-FILES = (
-  _CONFIG,
-  f'{_PREFIX}.data-00000-of-00001',
-  f'{_PREFIX}.index',
-  vocabulary.SETTINGS,
-  vocabulary.NAME,
-)
 # Google's gelu is the approximation with tanh; its code has no name for the
 # exact one (google-research/bert, modeling.py).
 _HIDDEN_ACT = {'gelu': 'gelu_tanh', 'relu': 'relu'}
@@ -40,13 +30,13 @@ def find(path: str) -> str:
     names = [os.path.basename(name) for name in found]
     raise errors.UserError(
       f'{path} holds {len(found)} checkpoints: {errors.listing(names)}; name '
-      f'the path of one, such as FOLDER/{_PREFIX}, of which there is a .index.'
+      f'the path of one, such as FOLDER/bert_model.ckpt, of which there is a .index.'
     )
   return found[0].removesuffix('.index')
 
 
 def read(path: str) -> rename.LoadedModel:
-  """Reads a BERT that was saved by Google's code or by `write`.
+  """Reads a BERT that was saved by Google's code.
 
   The path is as in `find`; bert_config.json and vocab.txt are beside the
   checkpoint. The activation is gelu_tanh for Google's gelu. Whether text is
@@ -77,65 +67,3 @@ def read(path: str) -> rename.LoadedModel:
 def is_slot(name: str) -> bool:
   """Returns whether a variable belongs to the optimizer, not to the model."""
   return bool(_SLOT.fullmatch(name))
-
-
-def write(
-  directory: str,
-  params: dict,
-  config: bert_config.BertConfig,
-  tokenizer: Tokenizer,
-):
-  """Writes a folder that Google's code loads, atomically.
-
-  Besides Google's files it has a tokenizer_config.json that says whether text
-  is lower-cased, for which Google's code has a flag.
-
-  An earlier export is replaced. Heads may be missing in `params`.
-  """
-  _check(config)
-  if tokenizer.strip_accents != tokenizer.lowercase:
-    raise errors.UserError(
-      f'strip_accents={tokenizer.strip_accents} with '
-      f"lowercase={tokenizer.lowercase} has no name in Google's format, whose "
-      'code strips accents when it lower-cases; use --format=hf.'
-    )
-  tensors = rename.to_theirs(params, config, 'google')
-  vocabulary.check_size(tokenizer, config)
-  theirs = {ours: name for name, ours in _HIDDEN_ACT.items()}
-  values = config_file.from_config(config)
-  del values['layer_norm_eps']
-  values['hidden_act'] = theirs[config.activation]
-  values = dict(sorted(values.items()))
-
-  def fill(new):
-    tf_checkpoint.write(os.path.join(new, _PREFIX), tensors)
-    vocabulary.write(new, tokenizer)
-    settings = {'do_lower_case': tokenizer.lowercase}
-    files.write_json(os.path.join(new, _CONFIG), values)
-    files.write_json(os.path.join(new, vocabulary.SETTINGS), settings)
-
-  files.write_folder(directory, FILES, fill)
-
-
-def _check(config):
-  """Raises errors.UserError if Google's code does not support a model."""
-  activations = tuple(_HIDDEN_ACT.values())
-  if config.activation not in activations:
-    raise errors.UserError(
-      f"activation={config.activation!r} has no name in Google's format, only "
-      f'{" and ".join(map(repr, activations))}; their gelu is the tanh form. To '
-      'write the weights for that, give --activation=gelu_tanh; outputs differ '
-      'a little (docs/convert.md).'
-    )
-  allowed = {
-    'norm_epsilon': _NORM_EPSILON,
-    'norm': 'post',
-    'reverse': False,
-    'causal': False,
-  }
-  for field, only in allowed.items():
-    value = getattr(config, field)
-    if value != only:
-      raise errors.UserError(
-        f"{field}={value!r} has no name in Google's format, only {only!r}."
-      )

@@ -1,4 +1,4 @@
-"""Encodes and decodes Protocol Buffers, as far as TensorFlow checkpoints need.
+"""Protocol Buffers, as far as TensorFlow checkpoints and event files need them.
 
 https://protobuf.dev/programming-guides/encoding
 
@@ -62,22 +62,3 @@ def read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     if at > len(message):
       raise ValueError(f'its field {number} is cut short')
     yield number, value if kind == _BYTES else int.from_bytes(value, 'little')
-
-
-def encode_number(number: int, value: int) -> bytes:
-  """Encodes a field with a number; empty for 0, which is the default."""
-  return (
-    encode_varint(number << 3 | _VARINT) + encode_varint(value)
-    if value
-    else b''
-  )
-
-
-def encode_bytes(number: int, value: bytes) -> bytes:
-  """Encodes a field with a string or a message."""
-  return encode_varint(number << 3 | _BYTES) + encode_varint(len(value)) + value
-
-
-def encode_fixed32(number: int, value: int) -> bytes:
-  """Encodes a field with a 32-bit number."""
-  return encode_varint(number << 3 | _FIXED32) + value.to_bytes(4, 'little')

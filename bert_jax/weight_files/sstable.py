@@ -1,4 +1,4 @@
-"""Reads and writes tables of sorted keys in LevelDB's and TensorFlow's format.
+"""Reads tables of sorted keys in LevelDB's and TensorFlow's format.
 
 A file has data blocks, an empty metaindex block, an index block with the
 positions of the data blocks, and a footer with the positions of the last two.
@@ -8,7 +8,6 @@ https://github.com/google/leveldb/blob/main/doc/table_format.md
 """
 
 import os
-from collections.abc import Iterable
 
 import google_crc32c
 
@@ -18,8 +17,6 @@ from bert_jax.weight_files import protobuf
 _MAGIC = (0xDB4775248B80FB57).to_bytes(8, 'little')
 _FOOTER = 48  # bytes
 _TRAILER = 5  # bytes: compression and checksum
-_RESTART = 16  # entries; every 16th is written with its whole key
-_BLOCK = 256 << 10  # bytes after which a block ends, as in TensorFlow
 
 # Limits for reading. BERT-large with Adam's slots has 1,200 entries and takes
 # 54 kB.
@@ -112,43 +109,3 @@ def _add_entries(block, found):
     key = key[:shared] + block[at : at + own]
     at += own + size
     found.append((key, block[at - size : at]))
-
-
-def write(path: str, entries: Iterable[tuple[bytes, bytes]]):
-  """Writes entries, whose keys ascend, without compression."""
-  with open(path, 'wb') as f:
-    index, block, size = [], [], 0
-    for key, value in entries:
-      block.append((key, value))
-      size += len(key) + len(value)
-      if size >= _BLOCK:
-        index.append((key, _write_block(f, block, _RESTART)))
-        block, size = [], 0
-    if block:
-      # Like TensorFlow, end the index with the shortest greater key.
-      end = bytes([key[0] + 1]) if key else key
-      index.append((end, _write_block(f, block, _RESTART)))
-    meta = _write_block(f, [], 1)
-    footer = meta + _write_block(f, index, 1)
-    f.write(footer.ljust(_FOOTER - len(_MAGIC), b'\0') + _MAGIC)
-
-
-def _write_block(f, entries, every):
-  """Writes a block, every `every`-th key uncompressed; returns its handle."""
-  out, restarts, last = bytearray(), [], b''
-  for i, (key, value) in enumerate(entries):
-    if i % every == 0:
-      restarts.append(len(out))
-      last = b''
-    shared = len(os.path.commonprefix([last, key]))
-    for number in (shared, len(key) - shared, len(value)):
-      out += protobuf.encode_varint(number)
-    out += key[shared:] + value
-    last = key
-  restarts = restarts or [0]
-  for number in (*restarts, len(restarts)):
-    out += number.to_bytes(4, 'little')
-  handle = protobuf.encode_varint(f.tell()) + protobuf.encode_varint(len(out))
-  out += b'\0'
-  f.write(out + compute_checksum(bytes(out)).to_bytes(4, 'little'))
-  return handle

@@ -1,4 +1,4 @@
-"""Reads and writes TensorFlow V2 checkpoints: PREFIX.index, PREFIX.data-*.
+"""Reads TensorFlow V2 checkpoints: PREFIX.index, PREFIX.data-*.
 
 The index is a table with a message for each tensor's name: type, shape, data
 file, position in it, and checksum.
@@ -8,7 +8,6 @@ https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/protobuf/te
 import itertools
 import math
 import os
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import ml_dtypes
@@ -27,7 +26,6 @@ _DTYPES = {
   14: np.dtype(ml_dtypes.bfloat16),
   19: np.dtype('<f2'),
 }
-_VERSION = 1
 _MAX_RANK = 8
 
 
@@ -148,32 +146,3 @@ def read(entry: Entry) -> np.ndarray:
 
 def _data_path(prefix, shard, shards):
   return f'{prefix}.data-{shard:05d}-of-{shards:05d}'
-
-
-def write(prefix: str, tensors: Mapping[str, np.ndarray]):
-  """Writes an index and one data file, in an existing folder.
-
-  The arrays are of types that `read` supports.
-  """
-  numbers = {dtype: number for number, dtype in _DTYPES.items()}
-  version = protobuf.encode_number(1, _VERSION)
-  header = protobuf.encode_number(1, 1) + protobuf.encode_bytes(3, version)
-  table = [(b'', header)]
-  with open(_data_path(prefix, 0, 1), 'wb') as f:
-    for name in sorted(tensors, key=str.encode):
-      value = tensors[name]
-      data = value.tobytes()
-      shape = b''.join(
-        protobuf.encode_bytes(2, protobuf.encode_number(1, size))
-        for size in value.shape
-      )
-      message = (
-        protobuf.encode_number(1, numbers[value.dtype])
-        + protobuf.encode_bytes(2, shape)
-        + protobuf.encode_number(4, f.tell())
-        + protobuf.encode_number(5, len(data))
-        + protobuf.encode_fixed32(6, sstable.compute_checksum(data))
-      )
-      table.append((name.encode(), message))
-      f.write(data)
-  sstable.write(f'{prefix}.index', table)

@@ -7,15 +7,14 @@ import tokenizers
 
 from bert_jax import errors
 from bert_jax.inference import source
-from bert_jax.interop import google
 from tests import models
 from tests.inference import trained_run_test
+from tests.weight_files import tf_files
 
 
 def test_a_folder_with_both_kinds_of_files_is_hugging_faces(tmp_path):
   path = models.export_to(tmp_path / 'both')
-  model = models.make_params(), models.CONFIG, models.TOKENIZER
-  google.write(str(tmp_path / 'google'), *model)
+  tf_files.write_model(tmp_path / 'google', models.make_params())
   index = 'bert_model.ckpt.index'
   os.rename(tmp_path / 'google' / index, tmp_path / 'both' / index)
   assert source.detect_kind(path) == 'hf'

@@ -1,7 +1,5 @@
-"""Google's folders, in and out."""
+"""Google's folders."""
 
-import dataclasses
-import json
 import os
 import pathlib
 import shutil
@@ -10,43 +8,23 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.interop import google, hugging_face, rename
+from bert_jax.interop import google, rename
 from bert_jax.weight_files import tf_checkpoint
 from tests import models
+from tests.weight_files import tf_files
 
 
 @pytest.fixture
 def folder(tmp_path):
-  path = str(tmp_path / 'google')
-  google.write(path, models.make_params(), models.CONFIG, models.TOKENIZER)
-  return path
+  return tf_files.write_model(tmp_path / 'google', models.make_params())
 
 
-def test_read_of_write_is_the_same(folder):
+def test_a_folder_of_google_is_read(folder):
   params, config, tokenizer, report, *_ = google.read(folder)
   models.assert_same(params, models.make_params())
   assert config == models.CONFIG
   assert tokenizer.vocab == models.TOKENIZER.vocab
   assert report == ([], [])
-  assert sorted(os.listdir(folder)) == sorted(google.FILES)
-
-
-def test_bert_config_json_is_golden(folder):
-  with open(os.path.join(folder, 'bert_config.json'), encoding='utf-8') as f:
-    # The keys of google-research/bert; their gelu is the tanh form.
-    assert json.load(f) == {
-      'attention_probs_dropout_prob': 0.1,
-      'hidden_act': 'gelu',
-      'hidden_dropout_prob': 0.1,
-      'hidden_size': 8,
-      'initializer_range': 0.02,
-      'intermediate_size': 12,
-      'max_position_embeddings': 7,
-      'num_attention_heads': 2,
-      'num_hidden_layers': 2,
-      'type_vocab_size': 3,
-      'vocab_size': 11,
-    }
 
 
 def test_a_prefix_is_as_good_as_its_folder(folder):
@@ -66,7 +44,7 @@ def rewrite(folder, change):
   prefix = os.path.join(folder, 'bert_model.ckpt')
   entries = tf_checkpoint.read_index(prefix)
   tensors = {name: tf_checkpoint.read(x) for name, x in entries.items()}
-  tf_checkpoint.write(prefix, change(tensors))
+  tf_files.write_checkpoint(prefix, change(tensors))
 
 
 def test_slots_are_left_over_and_heads_may_be_missing(folder):
@@ -114,7 +92,6 @@ def test_case_is_told_from_the_vocabulary(folder, vocabulary, lowercase):
   data = os.environ.get('BERT_JAX_TEST_DATA')
   if not data:
     pytest.skip('BERT_JAX_TEST_DATA is not set')
-  os.remove(os.path.join(folder, 'tokenizer_config.json'))
   shutil.copy(os.path.join(data, 'vocab', vocabulary, 'vocab.txt'), folder)
   size = 120_000
   models.edit_json(os.path.join(folder, 'bert_config.json'), vocab_size=size)
@@ -124,31 +101,6 @@ def test_case_is_told_from_the_vocabulary(folder, vocabulary, lowercase):
   }
   rewrite(folder, lambda tensors: tensors | more)
   assert google.read(folder).tokenizer.lowercase is lowercase
-
-
-@pytest.mark.parametrize(
-  ('changes', 'message'),
-  [
-    ({'activation': 'gelu'}, "activation='gelu'.*give --activation=gelu_tanh"),
-    ({'norm': 'pre'}, "norm='pre'.*only 'post'"),
-    ({'causal': True}, 'causal=True.*only False'),
-    ({'reverse': True}, 'reverse=True.*only False'),
-    ({'norm_epsilon': 1e-6}, 'norm_epsilon=1e-06.*1e-12'),
-    ({'vocab_size': 9}, '11 entries.*only 9'),
-    ({'strip_accents': False}, 'strip_accents=False with lower'),
-  ],
-)
-def test_what_google_cannot_express_is_refused(tmp_path, changes, message):
-  config, words = models.CONFIG, models.TOKENIZER
-  if 'strip_accents' in changes:
-    words = dataclasses.replace(words, **changes)
-  else:
-    config = dataclasses.replace(config, **changes)
-  params = models.make_params(config)
-  with pytest.raises(errors.UserError, match=message) as error:
-    google.write(str(tmp_path / 'x'), params, config, words)
-  assert '\n' not in str(error.value)
-  assert not os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -174,27 +126,23 @@ def test_a_config_that_does_not_fit_is_refused(folder, values, message):
   assert '\n' not in str(error.value)
 
 
-@pytest.mark.parametrize('name', google.FILES)
+def test_settings_of_a_tokenizer_beside_it_count(folder):
+  assert google.read(folder).tokenizer.lowercase
+  path = pathlib.Path(folder, 'tokenizer_config.json')
+  path.write_text('{"do_lower_case": false}')
+  assert not google.read(folder).tokenizer.lowercase
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    'bert_config.json',
+    'bert_model.ckpt.data-00000-of-00001',
+    'bert_model.ckpt.index',
+    'vocab.txt',
+  ],
+)
 def test_a_file_that_is_missing_is_named(folder, name):
   os.remove(os.path.join(folder, name))
-  if name == 'tokenizer_config.json':  # Google's folders have none
-    assert google.read(folder).tokenizer.lowercase
-    path = pathlib.Path(folder, 'vocab.txt')
-    path.write_text(path.read_text('utf-8').replace('the', 'The'), 'utf-8')
-    assert not google.read(folder).tokenizer.lowercase
-    return
   with pytest.raises(errors.UserError, match=name.removesuffix('.index')):
     google.read(folder)
-
-
-def test_a_folder_of_other_things_is_not_replaced(tmp_path, folder):
-  exported = models.export_to(tmp_path / 'hf')
-  with pytest.raises(errors.UserError, match='config.json'):
-    google.write(
-      exported, models.make_params(), models.CONFIG, models.TOKENIZER
-    )
-  models.assert_same(hugging_face.read(exported).params, models.make_params())
-  google.write(
-    folder, models.make_params(seed=5), models.CONFIG, models.TOKENIZER
-  )
-  models.assert_same(google.read(folder).params, models.make_params(seed=5))

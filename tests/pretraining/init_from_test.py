@@ -13,7 +13,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.config import flatten, model_config
 from bert_jax.corpus import text_files
-from bert_jax.interop import google, hugging_face
+from bert_jax.interop import hugging_face
 from bert_jax.model import heads, parameters
 from bert_jax.pretraining import init_from, pretrain
 from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab
@@ -21,6 +21,7 @@ from bert_jax.train.fit import fit
 from bert_jax.train.task import Task
 from bert_jax.workdir import checkpoint_reader, claim, log
 from tests import models, training
+from tests.weight_files import tf_files
 from tests.workdir import checkpoints
 
 WORDS = models.VOCAB  # 11, as training.VOCAB
@@ -137,7 +138,9 @@ def apply(c, made) -> Task:
 def test_models_of_others_are_sources_too(source, trained, tmp_path):
   c = make_config(source, tmp_path / 'data')
   c.init_from = str(tmp_path / 'theirs')
-  google.write(c.init_from, trained, model_config(c), Tokenizer(tuple(WORDS)))
+  tf_files.write_model(
+    c.init_from, trained, model_config(c), Tokenizer(tuple(WORDS))
+  )
   params, *_ = start(c)
   models.assert_same(parameters.drop_padding_rows(params, 11), trained)
 

@@ -6,6 +6,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.weight_files import sstable
+from tests.weight_files import tf_files
 
 ENTRIES = [(b'', b'x'), (b'ab', b'1'), (b'ac', b'2')]
 # shared, own, size, the key's own bytes, the value; then where whole keys are.
@@ -19,7 +20,7 @@ FOOTER_START = 23 + 5 + 8 + 5 + 14 + 5
 @pytest.fixture
 def path(tmp_path):
   path = str(tmp_path / 'x.index')
-  sstable.write(path, ENTRIES)
+  tf_files.write_table(path, ENTRIES)
   return path
 
 
@@ -54,13 +55,12 @@ def test_bytes_are_those_of_the_format(path):
   assert data[FOOTER_START:] == footer + bytes.fromhex('57fb808b247547db')
 
 
-def test_many_blocks_are_read_back(tmp_path, monkeypatch):
-  monkeypatch.setattr(sstable, '_BLOCK', 300)
+def test_many_blocks_are_read_back(tmp_path):
   entries = [(f'layer_{i:03d}'.encode(), bytes([i]) * i) for i in range(100)]
   path = str(tmp_path / 'x')
-  sstable.write(path, entries)
+  tf_files.write_table(path, entries, block=300)
   assert sstable.read(path) == entries
-  sstable.write(path, [])
+  tf_files.write_table(path, [])
   assert sstable.read(path) == []
 
 
@@ -119,9 +119,7 @@ def blocks(*contents, kind=0):
 def write_blocks(path, data, index):
   with open(path, 'wb') as f:
     f.write(data)
-    meta = sstable._write_block(f, [], 1)
-    footer = meta + sstable._write_block(f, index, 1)
-    f.write(footer.ljust(40, b'\0') + sstable._MAGIC)
+    tf_files.write_end(f, index)
 
 
 @pytest.mark.parametrize(
@@ -164,6 +162,6 @@ def test_too_many_entries_and_too_long_keys_are_refused(path, monkeypatch):
   monkeypatch.setattr(sstable, '_MAX_ENTRIES', 2)
   with pytest.raises(errors.UserError, match='more than 2 entries'):
     sstable.read(path)
-  sstable.write(path, [(b'k' * 1025, b'')])
+  tf_files.write_table(path, [(b'k' * 1025, b'')])
   with pytest.raises(errors.UserError, match='does not fit'):
     sstable.read(path)
