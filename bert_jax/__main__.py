@@ -20,7 +20,7 @@ COMMANDS = {
   'predict': 'predicts for a file, with a fine-tuned model',
   'score': 'scores sentences and minimal pairs, without training',
   'features': 'writes hidden states and attention of sentences',
-  'convert': 'writes a model in another format',
+  'convert': 'writes a model as a folder for transformers',
   'replay': 'shows the rows of a step of training',
   'sweep': "fine-tunes with every combination of some fields' values",
   'reproduce': 'trains a table of the paper, and tests its claims',
