@@ -14,7 +14,6 @@ COMMANDS = {
   'data.vocab': 'trains a WordPiece vocabulary',
   'data.prepare': 'makes training data ahead of time',
   'preflight': 'says whether a run fits accelerators that you do not have yet',
-  'calibrate': "calibrates preflight's times with a measured run",
   'report': 'writes a page with the curves of runs',
   'fill_mask': 'predicts masked words',
   'predict': 'predicts for a file, with a fine-tuned model',

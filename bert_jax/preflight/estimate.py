@@ -44,23 +44,6 @@ RANGES = {
     f'{_UNCHECKED}, only published speeds of products; its clock is inferred',
   ),
 }
-# Factors of the calibrated time, since the measured run may have had another
-# model, length or slice.
-_CALIBRATED = 0.85, 1.2
-
-
-def _calibrate(entry: dict) -> tuple[float, float, str]:
-  """Returns a range as in `RANGES` for an entry of `measured_ratios.read`."""
-  fast, slow = _CALIBRATED
-  least, most = min(entry['ratios']), max(entry['ratios'])
-  times = f'{least:.2f}'
-  if f'{most:.2f}' != times:
-    times += f' to {most:.2f}'
-  why = (
-    f'corrected by a run on {entry["topology"]} of {entry["date"]}, which took '
-    f'{times} times what the model says; {fast:g} to {slow:g} of that'
-  )
-  return least * fast, most * slow, why
 
 
 # Shares of a GPU's peak that BERT programs reach, at worst and at best.
@@ -94,7 +77,6 @@ def estimate_tpu_step(
   topology: accelerators.Topology,
   attention: tuple[str, int],
   flops: float,
-  calibration: dict | None,
 ) -> dict:
   """Estimates a compiled step for JSON.
 
@@ -110,11 +92,8 @@ def estimate_tpu_step(
   covered = _find_covered_share(schedule, topology, attention)
   parts['collectives'] *= 1 - covered
   seconds = sum(parts.values())
-  if calibration:
-    fast, slow, why = _calibrate(calibration)
-  else:
-    fast, slow, reason = RANGES[chip.name]
-    why = f"{fast:g} to {slow:g} x the model's time: {reason}"
+  fast, slow, reason = RANGES[chip.name]
+  why = f"{fast:g} to {slow:g} x the model's time: {reason}"
   peak = chip.flops * topology.chips
   least = flops / (MOST_OF_PEAK * peak)
   ends = max(seconds * fast, least), max(seconds * slow, least)
@@ -223,7 +202,6 @@ def estimate_gpu_step(
   flops: float,
   chip: chips.Chip,
   count: int,
-  calibration: dict | None,
   others: dict[str, float],
 ) -> dict:
   """Estimates a step for JSON from the peak of the chips alone.
@@ -239,11 +217,8 @@ def estimate_gpu_step(
   parts = {'computation at peak': least, **others}
   rest = sum(parts.values()) - least
   middle = least / ((worst + best) / 2) + rest
-  ends, why = (least / best + rest, least / worst + rest), _GPU_WHY
-  if calibration is not None:
-    fast, slow, why = _calibrate(calibration)
-    ends = max(middle * fast, least), middle * slow
-  return _describe_step(middle, ends, parts, why, flops, peak)
+  ends = least / best + rest, least / worst + rest
+  return _describe_step(middle, ends, parts, _GPU_WHY, flops, peak)
 
 
 def time_update(

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from ml_collections import config_dict
 
 from bert_jax import tasks
-from bert_jax.config import flatten
 from bert_jax.hardware import accelerators
 from bert_jax.hardware.chips import PRICES_AS_OF, USD_PER_CHIP_HOUR
 from bert_jax.parallel import agreement, device_mesh
@@ -17,18 +16,10 @@ from bert_jax.preflight import (
   hlo_cost,
   kernel_schedules,
   largest_batch,
-  measured_ratios,
 )
 from bert_jax.train import programs, task
 
 _QUICK_LAYERS = 2, 4
-# Besides compute.*, fields that change the time of a step but not its shapes.
-# fmt: off
-_TIMED = (
-  'rng', 'mesh.model', 'model.dtype', 'model.dropout',
-  'model.attention_dropout', 'optimizer.clip_unit', 'optimizer.reduce_dtype',
-)
-# fmt: on
 
 
 def examine(
@@ -48,8 +39,6 @@ def examine(
     dict for each phase; and {phase: HLO text of its training step} (with
     `quick`, of four layers) for those that compiled.
   """
-  # Read first, to report a malformed file before an hour of compiling.
-  calibration = measured_ratios.read(topology.chip.name)
   devices = compile_step.describe_devices(topology)
   mesh = device_mesh.make_mesh(config.mesh.model, devices=devices)
   for phase in phases:
@@ -70,9 +59,7 @@ def examine(
   for phase in phases:
     steps = [_training_step(run[phase], devices[0].platform) for run in runs]
     texts[phase.number] = None if None in steps else steps[-1].text
-    own = _examine_phase(
-      *(config, topology, mesh, phase, usable, steps, calibration)
-    )
+    own = _examine_phase(config, topology, mesh, phase, usable, steps)
     compute = runs[-1][phase].config.compute.to_dict()
     facts.append(own | {'compiled_layers': layers, 'compute': compute})
   return _verdicts(runs, layers), facts, texts
@@ -140,7 +127,7 @@ def describe_phase(
   }
 
 
-def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
+def _examine_phase(config, topology, mesh, phase, usable, steps):
   """Returns the facts of a phase.
 
   Args:
@@ -175,9 +162,7 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
     **batch,
   }
   if not topology.is_tpu:
-    return facts | _estimate_on_gpus(
-      config, topology, memory, sums, facts, calibration
-    )
+    return facts | _estimate_on_gpus(config, topology, memory, sums, facts)
   if any(step.text is None for step in steps):
     return facts
   cost = _extrapolate([hlo_cost.count_cost(step.text) for step in steps], along)
@@ -188,7 +173,6 @@ def _examine_phase(config, topology, mesh, phase, usable, steps, calibration):
     topology,
     kernel_schedules.describe_attention(config),
     facts['model_flops_per_step'],
-    calibration,
   )
 
 
@@ -213,7 +197,7 @@ def _count_fixed(config, topology, memory, sums):
   return state + gradients * (2 if copied else 1)
 
 
-def _estimate_on_gpus(config, topology, memory, sums, facts, calibration):
+def _estimate_on_gpus(config, topology, memory, sums, facts):
   chip, count = topology.chip, topology.chips
   chip = chip.for_products(config.model.dtype, config.compute.matmul_precision)
   others = estimate.time_update(
@@ -223,7 +207,7 @@ def _estimate_on_gpus(config, topology, memory, sums, facts, calibration):
     *(chip, count),
   )
   return estimate.estimate_gpu_step(
-    facts['model_flops_per_step'], chip, count, calibration, others
+    facts['model_flops_per_step'], chip, count, others
   )
 
 
@@ -261,10 +245,4 @@ def make_report(
     'usd_per_chip_hour': used,
     'price_source': 'given' if price is not None else f'list of {PRICES_AS_OF}',
     **agreement.get_versions(),
-    # `calibrate` compares these with a run's.
-    'config': {
-      name: value
-      for name, value in flatten(config).items()
-      if name in _TIMED or name.startswith('compute.')
-    },
   }

@@ -211,7 +211,6 @@ def _log_start(run, workdir, done, origin):
     **run.task.facts,
     **origin,
     'command': shlex.join(sys.orig_argv),
-    # `calibrate` reads them from there.
     'device_kind': device.device_kind,
     'devices': run.mesh.size,
     **agreement.get_versions(),

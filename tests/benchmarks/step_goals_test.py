@@ -64,8 +64,7 @@ def test_each_goal_is_judged_and_what_cannot_be_is_said(
 
 @pytest.mark.slow
 @needs_compiler
-def test_memory_and_time_are_those_of_preflight(monkeypatch, tmp_path):
-  monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path))  # no calibration
+def test_memory_and_time_are_those_of_preflight(monkeypatch):
   monkeypatch.setenv('XLA_FLAGS', os.environ.get('XLA_FLAGS', ''))
   monkeypatch.setenv('XLA_CLIENT_MEM_FRACTION', '0.75')
   facts = step_goals.foresee(make_config('tiny'), chips.get('rtx4090'))

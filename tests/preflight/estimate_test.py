@@ -32,11 +32,8 @@ def estimate_step(
   schedule=(),
   attention=('rbg', 64),
   flops=0.0,
-  calibration=None,
 ):
-  return estimate.estimate_tpu_step(
-    cost, schedule, where, attention, flops, calibration
-  )
+  return estimate.estimate_tpu_step(cost, schedule, where, attention, flops)
 
 
 def test_step_is_its_parts_one_after_the_other():
@@ -79,15 +76,6 @@ def test_every_tpu_has_a_range_with_a_reason():
     if chip.memory is None:
       fast, slow, reason = estimate.RANGES[chip.name]
       assert 0 < fast < 1 < slow and reason
-
-
-def test_range_of_a_measured_chip_is_narrow_and_around_the_measurement():
-  entry = {'ratios': [1.5, 1.4], 'date': '2026-11-22', 'topology': 'v5e:2x2'}
-  found = estimate_step(TEN, calibration=entry)
-  # 0.85 x 1.4 and 1.2 x 1.5 of 10 s.
-  assert found['step_seconds_estimate'] == pytest.approx([11.9, 18.0])
-  assert 'a run on v5e:2x2 of 2026-11-22' in found['step_seconds_range']
-  assert '1.40 to 1.50 times' in found['step_seconds_range']
 
 
 def test_no_step_is_faster_than_most_of_the_peak():
@@ -191,7 +179,7 @@ def test_what_is_covered_is_what_the_device_does_not_wait_for(pieces, covered):
 
 
 def test_gpu_step_is_a_share_of_the_peak():
-  found = estimate.estimate_gpu_step(8000.0, CHIP, 8, None, {})
+  found = estimate.estimate_gpu_step(8000.0, CHIP, 8, {})
   assert found['step_seconds_parts'] == {'computation at peak': 1.0}
   assert found['step_seconds_estimate'] == pytest.approx([1 / 0.65, 4])
   assert found['step_seconds_model'] == pytest.approx(1 / 0.45)
@@ -206,18 +194,11 @@ def test_what_is_no_product_of_a_gpu_takes_its_bytes():
   found = estimate.time_update(10, 30, 5, chip, 2)
   assert found['collectives'] == pytest.approx(0.5)
   others = {'optimizer': 0.5}
-  step = estimate.estimate_gpu_step(450.0, chip, 1, None, others)
+  step = estimate.estimate_gpu_step(450.0, chip, 1, others)
   assert step['step_seconds_model'] == pytest.approx(1.5)
   assert step['step_seconds_estimate'] == pytest.approx(
     [0.45 / 0.65 + 0.5, 2.3]
   )
-
-
-def test_gpu_step_is_corrected_by_a_measurement():
-  entry = {'ratios': [0.9], 'date': '2026-11-22', 'topology': 'h100:8'}
-  found = estimate.estimate_gpu_step(8000.0, CHIP, 8, entry, {})
-  assert found['step_seconds_estimate'] == pytest.approx([1.7, 2.4])
-  assert '0.90 times' in found['step_seconds_range']
 
 
 def test_run_adds_the_phases_and_counts_chips_and_dollars():

@@ -23,9 +23,8 @@ needs_compiler = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(monkeypatch, tmp_path):
+def nothing_set(monkeypatch):
   """Keeps the settings of this machine out of the estimates."""
-  monkeypatch.setenv('XDG_CONFIG_HOME', str(tmp_path))
   monkeypatch.setenv('XLA_FLAGS', os.environ.get('XLA_FLAGS', ''))
   for name in gpu_compiler._FRACTIONS:
     monkeypatch.delenv(name, raising=False)
