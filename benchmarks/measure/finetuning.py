@@ -81,8 +81,7 @@ def prepare(name, args, folder):
   definition.prepare(c, workdir)
   data = definition.open(c, workdir)
   c = definition.complete(c, data, workdir)
-  if c.finetuning.packed == 1:  # however few updates there are
-    c.finetuning.by_length = True
+  c.finetuning.by_length = True  # however few updates there are
   config_check.check(c)
   settings['data'] = data.directory
   settings['config'] = flatten(c)

@@ -235,7 +235,6 @@ def write_sentences(folder):
     '--config=configs/classify.py:smoke,epochs=1,learning_rate=1e-3,log.every=1',
     *(f'--config.data.input={folder}', f'--config.data.vocab={vocab}'),
     *('--config.data.max_documents=0', '--config.eval.sequences=100'),
-    '--config.finetuning.packed=1',  # as one device would choose to be
   ]
 
 

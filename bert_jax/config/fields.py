@@ -320,12 +320,6 @@ FIELDS: dict[str, Field] = {
     'that saves more time than compiling takes; filled in by the number of '
     'updates',
   ),
-  'finetuning.packed': Field(
-    0.0,
-    'rows of the encoder per row of a batch: rows share one, instead of '
-    'padding; 0 is filled in by the lengths of all rows, 1 packs none',
-    Range(0, 1),
-  ),
   'finetuning.regression': Field(False, 'labels are numbers, not classes'),
   'finetuning.doc_stride': Field(
     128,

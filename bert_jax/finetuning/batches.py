@@ -6,14 +6,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.data import hashing
-from bert_jax.finetuning import (
-  buckets,
-  encode,
-  packing,
-  starting,
-  supervised,
-  task_data,
-)
+from bert_jax.finetuning import buckets, encode, starting, supervised, task_data
 from bert_jax.inference import fine_tuned
 from bert_jax.train import task
 
@@ -24,12 +17,10 @@ class Batches:
   def __init__(
     self, config: config_dict.ConfigDict, split: encode.Rows, pad_id: int
   ):
-    f = config.finetuning
-    self._seed, self._share = buckets.make_seed(config), f.packed
+    self._seed = buckets.make_seed(config)
     self._split, self._pad_id, self._ordered = split, pad_id, None
-    dealt = packing.count_rows(f.packed, *config.phases.batch_size) > 0
-    if f.by_length or dealt:
-      self._ordered = buckets.Order(self._seed, split.lengths, dealt)
+    if config.finetuning.by_length:
+      self._ordered = buckets.Order(self._seed, split.lengths)
 
   def train_batch(
     self, phase: task.Phase, step: int, rows: np.ndarray | None = None
@@ -43,8 +34,7 @@ class Batches:
       numbers = (step - phase.first) * phase.batch_size + rows
       records, _ = hashing.find_records(self._seed, numbers, self._split.size)
       length = phase.seq_length
-    batch = self._split.make_batch(records, length, self._pad_id)
-    return packing.pack(batch, packing.count_rows(self._share, len(rows)))
+    return self._split.make_batch(records, length, self._pad_id)
 
 
 def make_rows(
@@ -54,28 +44,22 @@ def make_rows(
 
   If batches are by length, rows are sorted by ascending length.
   """
-  f, lengths = config.finetuning, split.lengths
+  by_length, lengths = config.finetuning.by_length, split.lengths
   [phase] = task.list_phases(config)
-  size = phase.eval_batch_size
-  if packing.count_rows(f.packed, size):
-    batches = packing.deal(lengths, size)
-  else:
-    rows = np.arange(split.size)
-    order = np.argsort(lengths, kind='stable') if f.by_length else rows
-    batches = np.split(order, rows[size::size])
+  size, order = phase.eval_batch_size, np.arange(split.size)
+  if by_length:
+    order = np.argsort(lengths, kind='stable')
+  batches = np.split(order, range(size, split.size, size))
 
   def eval_batch(phase, i, rows=None):
     own, length = batches[i], phase.seq_length
     rows = np.arange(size) if rows is None else rows
-    if f.by_length:
+    if by_length:
       length = buckets.choose_length(phase, lengths[own])
     chosen = own[np.minimum(rows, len(own) - 1)]
     batch = split.make_batch(chosen, length, pad_id)
     batch['label_weights'][rows >= len(own)] = 0
-    count = packing.count_rows(f.packed, len(rows))
-    if count:  # rows that only fill up the batch are not packed
-      batch['input_mask'][rows >= len(own)] = 0
-    return packing.pack(batch, count)
+    return batch
 
   return task.Rows(
     eval_batch,

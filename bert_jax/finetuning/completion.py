@@ -9,12 +9,10 @@ docs/finetuning.md has figures.
 
 import math
 
-import jax
 from ml_collections import config_dict
 
-from bert_jax import errors
 from bert_jax.config import recipes
-from bert_jax.finetuning import buckets, packing, starting, supervised
+from bert_jax.finetuning import buckets, starting, supervised
 from bert_jax.inference import fine_tuned, transfer
 from bert_jax.model import classifier
 from bert_jax.parallel import distributed
@@ -28,7 +26,6 @@ _LEAST = 4  # factor of a rate
 _FOR_TEXTS, _FOR_TOKENS = (2.5, 3e-4), (2, 1e-3)
 _UPDATES = 500  # least for a small model, if rows are few
 _FEW = 100  # updates
-_WORTH = 0.85  # share of rows up to which packing is worth its gathers
 
 
 def complete(
@@ -42,7 +39,6 @@ def complete(
   padding. A run that has begun has them already.
   """
   c, rows = config.copy_and_resolve_references(), data.splits['train'].size
-  _refuse_packing(c)
   if not claim.is_final(workdir):
     _fill_from_data(c, data, rows)
     if distributed.is_first():
@@ -70,43 +66,10 @@ def _fill_from_data(c, data, rows):
   steps = max(1, int(c.finetuning.epochs * rows / batch_size))
   c.phases.steps = (steps,)
   c.optimizer.warmup_steps = int(c.finetuning.warmup * steps)
-  _choose_padding(c, {name: x.lengths for name, x in data.splits.items()})
+  c.finetuning.by_length = c.finetuning.by_length and buckets.pays(c)
   # After each epoch, but ten times at most.
   often = max(-(-rows // batch_size), -(-steps // 10))
   c.eval.every = c.eval.every or often
-
-
-def _choose_padding(c, lengths):
-  """Decides how batches avoid padding: by packing, by length or not at all."""
-  f = c.finetuning
-  if not f.packed:
-    f.packed = 1.0
-    # On accelerators, nothing was measured.
-    if jax.default_backend() == 'cpu' and not packing.find_obstacle(c):
-      share = packing.find_share(c, lengths)
-      f.packed = share if share <= _WORTH else 1.0
-  elif f.packed < 1:
-    needed = packing.find_share(c, lengths)
-    if f.packed < needed:
-      enough = math.ceil(1e4 * needed) / 1e4
-      raise errors.UserError(
-        f'finetuning.packed={f.packed:g} is too little: the rows of a batch need '
-        f'{enough:g}; set that, or 0.'
-      )
-  if f.packed < 1:
-    f.by_length = False
-  elif f.by_length:
-    f.by_length = buckets.pays(c, lengths['train'])
-
-
-def _refuse_packing(c):
-  obstacle = packing.find_obstacle(c)
-  if 0 < c.finetuning.packed < 1 and obstacle:
-    raise errors.UserError(
-      f'finetuning.packed={c.finetuning.packed:g} is not possible with '
-      f'{obstacle}; begin in another --workdir with finetuning.packed=1, or go on '
-      'where this run began.'
-    )
 
 
 def find_length(c: config_dict.ConfigDict, manifest: dict) -> int:

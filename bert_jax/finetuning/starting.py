@@ -27,7 +27,6 @@ _UNDECIDED = {
   'optimizer.learning_rate': 0,
   'finetuning.epochs': 0,
   'finetuning.by_length': True,
-  'finetuning.packed': 0,
   'finetuning.head_bias': 'auto',
   'eval.every': 0,
 }

@@ -19,11 +19,10 @@ from flax import linen as nn
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.finetuning import buckets, encode, metrics, packing
+from bert_jax.finetuning import buckets, encode, metrics
 from bert_jax.finetuning.readers import splits, table_files
 from bert_jax.inference import fine_tuned
 from bert_jax.model import classifier, losses, parameters
-from bert_jax.ops.packed_rows import PREFIX
 from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.train import task, tuning
 
@@ -235,10 +234,9 @@ class Supervised(abc.ABC):
   def describe_batch(self, batch: task.Batch) -> list[str]:
     """Describes the first batch, as lines to print."""
     mask, rows = batch['input_mask'], len(batch['input_mask'])
-    tokens, places = mask.sum(), batch.get(PREFIX + 'input_mask', mask).size
     return [
-      f'first batch: {rows} rows of {tokens / rows:.1f} tokens, '
-      f'{1 - tokens / places:.1%} padding'
+      f'first batch: {rows} rows of {mask.sum() / rows:.1f} tokens, '
+      f'{1 - mask.sum() / mask.size:.1%} padding'
     ]
 
   # From predictions to scores.
@@ -350,11 +348,7 @@ def make_objective(
   """Returns the part of a task that needs no data."""
   module = fine_tuned.make_module(config, tuning.model_config(config))
 
-  def shapes(phase, rows):
-    found = this.list_shapes(config, module, phase, rows)
-    packed = packing.count_rows(config.finetuning.packed, rows)
-    return found | packing.list_shapes(found, packed)
-
+  shapes = functools.partial(this.list_shapes, config, module)
   sums, more, expected = this.list_sums(config, module)
   compute = this.make_compute(fine_tuned.get_spans(config))
   init = fine_tuned.make_init(module)
@@ -368,8 +362,7 @@ def make_objective(
   def count_flops(phase):
     tokens = shapes(phase, phase.batch_size)['input_mask'].shape
     each = fine_tuned.count_flops(module, phase.seq_length)
-    share = config.finetuning.packed or 1
-    return share * math.prod(tokens[:-1]) * each
+    return math.prod(tokens[:-1]) * each
 
   def count(batch):
     counts = dict.fromkeys(sums, jnp.sum(batch['label_weights']))

@@ -22,7 +22,6 @@ from bert_jax.ops import (
   gelu_kernels,
   layer_norm,
   normalisation_kernels,
-  packed_rows,
   tied_decoder,
 )
 from bert_jax.ops.elementwise import add_bias
@@ -283,8 +282,7 @@ class Bert(nn.Module):
 
     Args:
       batch: `input_ids`, `input_mask`, `segment_ids`, integers [B, S];
-        input_mask is 1 for tokens. Packed rows have more, see `heads`. Arrays
-        of `finetuning/packing.py` are encoded instead, if there are any.
+        input_mask is 1 for tokens. Packed rows have more, see `heads`.
       deterministic: True turns dropout off; otherwise apply needs the random
         stream `dropout`.
       words: the embeddings of `input_ids`, if they were looked up already,
@@ -292,10 +290,6 @@ class Bert(nn.Module):
       positions: [B, R], where hidden states are wanted, as [B, R, D]; the last
         layer computes no others. None is everywhere.
     """
-    packed = packed_rows.select(batch)
-    if packed:
-      x = self.encode(packed, deterministic)
-      return packed_rows.unpack(x, packed['places'], packed['origins'])
     if words is None:
       table, dtype = self.embeddings.word.embedding, self.config.dtype
       _, words = tied_decoder.look_up(dtype, table, batch['input_ids'])

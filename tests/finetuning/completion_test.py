@@ -118,7 +118,6 @@ def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
   [
     ('phases.seq_length', (12,), 'finetuning.max_length'),
     ('finetuning.epochs', 4.0, 'finetuning.epochs'),
-    ('finetuning.packed', 0.5, 'finetuning.packed'),
     ('finetuning.head_bias', 'zeros', 'finetuning.head_bias'),
     ('finetuning.by_length', False, 'finetuning.by_length'),
   ],
@@ -126,7 +125,7 @@ def test_a_run_that_has_begun_keeps_what_it_began_with(tmp_path):
 def test_a_run_that_has_begun_does_not_drop_a_field_that_is_given(
   tmp_path, monkeypatch, field, value, compared
 ):
-  monkeypatch.setattr(buckets, 'pays', lambda config, lengths: True)
+  monkeypatch.setattr(buckets, 'pays', lambda config: True)
   c, run = made.configure(tmp_path), str(tmp_path / 'run')
   claim.adopt(run, made.prepare(c, run)[0])
   (tmp_path / 'run' / 'checkpoints' / '5').mkdir(parents=True)
