@@ -178,25 +178,6 @@ def predict_next_tokens(
   }
 
 
-def shuffle_context(
-  batch: dict[str, np.ndarray],
-  keys: np.ndarray,
-  *,
-  vocab_size: int,
-  special: np.ndarray,
-) -> dict[str, np.ndarray]:
-  """Shuffles, in each pair of a masked batch, tokens that are not predicted."""
-  ids = batch['input_ids']
-  pairs = _pairs(batch, keys, 0.0, 1, vocab_size, special)
-  free = pairs.candidate.reshape(ids.shape)
-  row, k = np.nonzero(batch['masked_lm_weights'])
-  free[row, batch['masked_lm_positions'][row, k]] = False
-  order, *_ = _shuffle(pairs, ids.shape, free.ravel())
-  shuffled = ids.copy()
-  shuffled[free] = ids.ravel()[order]
-  return {**batch, 'input_ids': shuffled}
-
-
 def _pairs(batch, keys, rate, max_predictions, vocab_size, special) -> _Pairs:
   ids, real = batch['input_ids'], batch['input_mask'].ravel() > 0
   rows, length = ids.shape

@@ -10,7 +10,6 @@ from bert_jax.train import task
 
 # Tags of hashes, so that different uses of the seed are independent.
 _ORDER, _MASK, _EVAL_MASK = 1, 2, 3
-_COMPARED = 256  # rows that are evaluated shuffled too, about
 _COUNTED = 2**22  # tokens whose words are counted
 _AT_ONCE = 1 << 20  # rows whose records are listed
 EXAMPLES = 3  # held-out rows that a run ends with
@@ -207,21 +206,15 @@ class Batches:
   def eval_batches(self, phase: task.Phase) -> int:
     return len(self._evaluated[phase.number])
 
-  def compared_batches(self, phase: task.Phase) -> int:
-    few = -(-_COMPARED // phase.eval_batch_size)
-    return min(few, self.eval_batches(phase))
-
   def eval_batch(
     self,
     phase: task.Phase,
     i: int,
     rows: np.ndarray | None = None,
-    shuffled: bool = False,
   ) -> task.Batch:
     """Returns the given rows of held-out batch i; None means all rows.
 
-    All come from one input. If `shuffled`, the tokens around those to predict
-    are shuffled.
+    All come from one input.
     """
     split = self._splits['heldout', phase.seq_length]
     _, records = self._evaluated[phase.number][i]
@@ -230,25 +223,9 @@ class Batches:
     keys = self._keys(self._config.seed, _EVAL_MASK, record)
     rate = self._config.objective.mask_rate
     batch = self._features(split, phase, record, keys, rate)
-    if shuffled:
-      batch = masking.shuffle_context(
-        batch, keys, vocab_size=self._words.size, special=self._special
-      )
-    # Attention is measured wherever there is a token.
-    for name in ('input_mask', 'masked_lm_weights', 'next_sentence_weights'):
+    for name in ('masked_lm_weights', 'next_sentence_weights'):
       batch[name][row >= len(records)] = 0
     return batch
-
-  def compared_batch(
-    self,
-    phase: task.Phase,
-    i: int,
-    rows: np.ndarray | None = None,
-    shuffled: bool = False,
-  ) -> task.Batch:
-    """Returns rows of one of some held-out batches, spread over all of them."""
-    i = i * self.eval_batches(phase) // self.compared_batches(phase)
-    return self.eval_batch(phase, i, rows, shuffled)
 
   def name_eval_part(self, phase: task.Phase, i: int) -> str:
     """Returns the input of held-out batch i; '' if there is only one."""

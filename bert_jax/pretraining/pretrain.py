@@ -16,8 +16,10 @@ from bert_jax.corpus import text_files
 from bert_jax.data import manifest_file
 from bert_jax.model import heads, losses, parameters
 from bert_jax.ops import tied_decoder
-from bert_jax.pretraining import batches, init_from, plateau, sampled_words
+from bert_jax.pretraining import batches, init_from, sampled_words
 from bert_jax.train import task, tuning
+
+_BELOW = 1.0  # nats below the unigram entropy, where the plateau ends
 
 
 def make_objective(
@@ -60,7 +62,6 @@ def make_objective(
     ),
     # A trained model is evaluated instead.
     expected_loss=None if config.init_from else word_loss + nsp_loss,
-    inspect=functools.partial(plateau.measure_attention, module),
   )
 
 
@@ -110,12 +111,7 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
   """Returns the pre-training task, on data of `prepare` in a directory."""
   data = batches.Batches(config, directory)
   manifest, new = manifest_file.read(directory), not config.init_from
-  entropy, compared = manifest['unigram_entropy'], {}
-  if config.objective.kind == 'mlm':  # a language model predicts every token
-    for x in (False, True):
-      make = functools.partial(data.compared_batch, shuffled=x)
-      compared[x] = task.Rows(make, data.compared_batches)
-  word_shares = None
+  entropy, word_shares = manifest['unigram_entropy'], None
   if config.objective.unigram_bias or config.objective.sampled_words:
     counts = data.count_labels() + 1  # none is 0
     word_shares = counts / counts.sum()
@@ -129,12 +125,10 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
     derive=derive,
     word=word,
     explain=explain,
-    compared=compared,
-    compare=plateau.compare,
     start=init_from.find_start(config, directory),
     evaluate_first=not new,
-    reached=functools.partial(plateau.has_left, entropy, new),
-    warn=functools.partial(plateau.warn, config),
+    # A model that was trained before has no plateau to leave.
+    plateau=entropy - _BELOW if new else None,
     facts={
       # First the facts whose differences are readable, then the hashes.
       'data': {
@@ -206,7 +200,7 @@ def derive(means: dict) -> dict:
 
 
 def word(means: dict) -> str:
-  """Returns 'mlm 5.120 ppl 167 acc 21.3% | nsp 0.610 acc 66.0%' and more.
+  """Returns 'mlm 5.120 ppl 167 acc 21.3% | nsp 0.610 acc 66.0%'.
 
   A line follows for each input that was evaluated alone.
   """
@@ -221,7 +215,6 @@ def word(means: dict) -> str:
           + (f'ppl {perplexity:,.0f} ' if perplexity else '')
           + f'acc {means[f"{name}_accuracy{of}"]:.1%}'
         )
-    found += [] if of else filter(None, [plateau.word(means)])
     lines.append((f'  {of[1:]}: ' if of else '') + ' | '.join(found))
   return '\n'.join(lines)
 

@@ -80,7 +80,6 @@ _LAST = {
   'MLM loss': ('mlm_loss', '.3f'),
   'MLM accuracy': ('mlm_accuracy', '.1%'),
   'NSP accuracy': ('nsp_accuracy', '.1%'),
-  'context gain': ('context_gain', '.2f'),
   'tokens': ('tokens', ',.0f'),
   'FLOPs': ('flops', '.2e'),
   'FLOPs at the exit of the plateau': ('plateau_exit_flops', '.2e'),
@@ -143,7 +142,6 @@ def _describe_state(status: Mapping) -> str:
 _PRETRAINING = (
   ('eval', 'tokens', 'held-out MLM loss, nats', ('mlm_loss',)),
   ('eval', 'tokens', 'held-out accuracy', ('mlm_accuracy', 'nsp_accuracy')),
-  ('eval', 'tokens', 'context gain, nats', ('context_gain',)),
 )
 _TRAINING = (
   ('train', 'step', 'training loss', ('loss',)),

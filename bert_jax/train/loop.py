@@ -175,14 +175,10 @@ def _update(run, number, batches, flops, update, state):
 def _evaluate(run, phase, step, state, evaluation):
   """Evaluates on the held-out data and logs; returns what the task kept."""
   start, task = time.monotonic(), run.task
-
-  def measure(rows):
-    totals, kept = _predict(run, phase, step, state, evaluation, rows)
-    losses = run.objective.losses
-    return evaluate.compute_means(totals, losses, task.derive), kept
-
   with run.meter.paused():
-    means, kept = measure(task)
+    totals, kept = _predict(run, phase, step, state, evaluation, task)
+    losses = run.objective.losses
+    means = evaluate.compute_means(totals, losses, task.derive)
     if not math.isfinite(means['loss']):
       raise errors.UserError(
         f'the held-out loss at step {step:,} is {means["loss"]}: the model '
@@ -191,40 +187,32 @@ def _evaluate(run, phase, step, state, evaluation):
       )
     scores = task.score(kept)
     means |= scores
-    means |= task.compare({x: measure(y)[0] for x, y in task.compared.items()})
     seconds = time.monotonic() - start
-    goals = _find_goals(run, step, means)
-    run.log.write('eval', step, {**means, **goals, 'seconds': seconds})
+    work = _count_work(run, step, means)
+    run.log.write('eval', step, {**means, **work, 'seconds': seconds})
     run.status.note(held_out=means)
     run.bar.write(
       f'held-out at step {step:,} ({seconds:.1f} s): {task.word(means)}'
     )
-    warning = task.warn(step, {**means, **goals})
-    if warning:
-      run.bar.write(f'WARNING: {warning}')
   if task.keep_best:
     run.save_best(step, state, next(iter(scores.values())))
   return kept
 
 
-def _find_goals(run, step, means) -> dict[str, float]:
-  """Returns the work so far, and the work until each goal was reached."""
-  reached = run.task.reached(means)
-  if not reached:
-    return {}
+def _count_work(run, step, means) -> dict[str, float]:
+  """Returns the work so far, and the work until the plateau was left."""
   work = count_work(run.objective, list_phases(run.config), step)
-  found, before = dict(work), run.log.evaluation
-  for goal, now in reached.items():
-    own = {f'{goal}_{kind}': value for kind, value in work.items()}
-    if own.keys() <= before.keys():
-      found |= {name: before[name] for name in own}
-    elif now:
-      found |= own
-      run.bar.write(
-        f'{goal.replace("_", " ")} at step {step:,}: {work["tokens"]:,} tokens, '
-        f'{work["flops"]:.3g} FLOPs'
-      )
-  return found
+  left = {f'plateau_exit_{kind}': value for kind, value in work.items()}
+  before, bound = run.log.evaluation, run.task.plateau
+  if left.keys() <= before.keys():
+    return work | {name: before[name] for name in left}
+  if bound is None or means[run.objective.losses[0]] >= bound:
+    return work
+  run.bar.write(
+    f'plateau exit at step {step:,}: {work["tokens"]:,} tokens, '
+    f'{work["flops"]:.3g} FLOPs'
+  )
+  return work | left
 
 
 def _take_best(run, phase, end, state, evaluation):

@@ -160,17 +160,15 @@ def eval_step(
 
   def local(params, rows):
     sums, predictions = objective.compute(params, rows, None)
-    more = objective.inspect(params, rows)
-    return device_rows.add_up((sums, more), mesh), predictions
+    return device_rows.add_up(sums, mesh), predictions
 
   params = device_rows.round_shards(params, mesh, dtype)
   mapped = device_rows.map_rows(local, mesh, params, (P(), P('data')))
-  (sums, more), predictions = mapped(params, batch)
+  sums, predictions = mapped(params, batch)
   predictions = jax.lax.with_sharding_constraint(
     predictions, device_mesh.replicate(mesh)
   )
-  sums = {**_with_counts(sums, objective.counts(batch)), **more}
-  return sums, predictions
+  return _with_counts(sums, objective.counts(batch)), predictions
 
 
 def _with_counts(sums: dict, counts: dict) -> dict:

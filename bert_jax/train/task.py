@@ -73,8 +73,6 @@ class Objective:
     expected_loss: loss of untrained parameters in nats; None if unknown.
     lengths: (phase) -> lengths that its batches may have, ascending; the last
       is phase.seq_length. All are compiled before the first step.
-    inspect: (parameters, batch) -> {metric: (sum, count)} of held-out rows, in
-      addition to the sums of `compute`.
   """
 
   init: Callable[[Any], Any]
@@ -85,7 +83,6 @@ class Objective:
   flops: Callable[[Phase], float]
   expected_loss: float | None
   lengths: Callable[[Phase], tuple[int, ...]] = use_longest
-  inspect: Callable[[Any, Batch], dict] = lambda params, batch: {}
 
 
 def split_by_length(objective: Objective, phases: list[Phase]) -> list[Phase]:
@@ -166,12 +163,9 @@ class Task(Rows):
     others: {name: `Rows`} that the trained model predicts in addition.
     explain: (workdir, step) -> a command that shows which rows made the loss of
       a step jump; None if there is none.
-    compared: {name: `Rows`} that each evaluation has in addition.
-    compare: ({name of `compared`: {metric: mean}}) -> {metric: value}.
-    reached: ({metric: mean}) -> {goal: whether an evaluation reached it}; the
-      work until it is first reached is logged.
-    warn: (step, {metric: mean or value, and the work so far}) -> what is wrong
-      with an evaluation, for the terminal; '' if nothing is.
+    plateau: the held-out value of the first of `Objective.losses` below which
+      the model has left the plateau (docs/plateau.md); the work until it first
+      does is logged. None if there is no plateau.
   """
 
   objective: Callable[[Any], Objective]
@@ -186,7 +180,4 @@ class Task(Rows):
   keep_best: bool = False
   others: Mapping[str, Rows] = dataclasses.field(default_factory=dict)
   explain: Callable[[str, int], str] | None = None
-  compared: Mapping[str, Rows] = dataclasses.field(default_factory=dict)
-  compare: Callable[[dict], dict] = lambda found: {}
-  reached: Callable[[dict], dict[str, bool]] = lambda found: {}
-  warn: Callable[[int, dict], str] = lambda step, found: ''
+  plateau: float | None = None

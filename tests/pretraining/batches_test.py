@@ -171,19 +171,3 @@ def test_held_out_rows_are_evaluated_by_input(tmp_path):
     assert sum(rows.values()) == 130 < total
     for path in paths:  # each in proportion to its rows
       assert abs(rows[path] - 130 * len(inputs[path]) / total) < 1
-
-
-def test_batches_that_are_compared_are_of_all_held_out_data(
-  directories, monkeypatch
-):
-  c = pretrain_test.make_config()
-  monkeypatch.setattr(batches, '_COMPARED', 32)
-  made, phase = batches.Batches(c, directories[1]), task.list_phases(c)[0]
-  assert made.name_eval_part(phase, 0) == ''  # data of one input has no parts
-  total = made.eval_batches(phase)
-  assert made.compared_batches(phase) == 2 < total - 1
-  for i, expected in enumerate((0, total // 2)):
-    np.testing.assert_array_equal(
-      made.compared_batch(phase, i, ROWS, False)['input_ids'],
-      made.eval_batch(phase, expected, ROWS)['input_ids'],
-    )

@@ -124,27 +124,13 @@ def test_evaluation_sees_each_row_once_and_pads_the_last_batch(directory):
   for batch in found:
     absent = batch['next_sentence_weights'] == 0
     assert batch['masked_lm_weights'][absent].sum() == 0
-    # Or attention would be measured in copies of the last row.
-    np.testing.assert_array_equal(batch['input_mask'][:, 0] == 0, absent)
 
 
-@pytest.mark.parametrize('pack', [1, 3])
-def test_shuffled_rows_are_those_of_evaluation(directories, pack):
-  c = make_config(data__pack=pack)
-  made = pretrain.make_task(c, directories[pack])
-  phase = task.list_phases(c)[0]
-  plain = made.eval_batch(phase, 1)
-  whole = made.compared[True].eval_batch(phase, 1)
-  ids = 'input_ids'
-  assert not np.array_equal(plain[ids], whole[ids])
-  np.testing.assert_array_equal(np.sort(plain[ids]), np.sort(whole[ids]))
-  assert same(plain, whole | {ids: plain[ids]})
-  part = made.compared[True].eval_batch(phase, 1, np.array([5, 2]))
-  np.testing.assert_array_equal(part[ids], whole[ids][[5, 2]])
-  ltr = make_config(objective__kind='ltr', objective__nsp=False)
-  assert pretrain.make_task(ltr, directories[1]).compared == {}
-  assert same(made.compared[False].eval_batch(phase, 1), plain)
-  assert made.compared[True].eval_batches(phase) == made.eval_batches(phase)
+def test_the_plateau_ends_a_nat_below_the_unigram_entropy(directory):
+  entropy = manifest_file.read(directory)['unigram_entropy']
+  assert pretrain.make_task(make_config(), directory).plateau == entropy - 1
+  c = make_config(init_from='a trained model')
+  assert pretrain.make_task(c, directory).plateau is None
 
 
 def test_work_is_counted_over_phases():

@@ -16,7 +16,7 @@ from bert_jax.parallel import distributed
 from bert_jax.pretraining import pretrain
 from bert_jax.runtime import pulse
 from bert_jax.train.fit import fit
-from bert_jax.train.task import HELD_OUT, Rows
+from bert_jax.train.task import HELD_OUT
 from bert_jax.workdir import checkpoint, checkpoint_reader
 from tests import training
 
@@ -199,51 +199,30 @@ def test_a_signal_during_an_evaluation_does_not_wait_for_its_end(tmp_path):
   assert checkpoint_reader.list_steps(str(tmp_path / 'checkpoints')) == [2]
 
 
-def test_the_work_until_a_goal_was_first_reached_survives_a_resumption(
+def test_the_work_until_the_plateau_was_left_survives_a_resumption(
   tmp_path, capsys
 ):
   c = training.small_config(eval__every=2, checkpoint__every=5)
-  answers = iter([False, True, False])
-  changes = {
-    'reached': lambda means: {'some_goal': next(answers)},
-    'warn': lambda step, means: (
-      'too late' if step == 4 and 'flops' in means else ''
-    ),
-  }
-  training.train_until(c, tmp_path, step=5, **changes)
-  training.train(c, tmp_path, **changes)
+  # The held-out loss at step 4 is the first below it.
+  training.train(c, tmp_path / 'first')
+  losses = [x['mlm_loss'] for x in training.rows_of(tmp_path / 'first', 'eval')]
+  capsys.readouterr()
+  plateau = {'plateau': losses[0]}
+  training.train_until(c, tmp_path, step=5, **plateau)
+  training.train(c, tmp_path, **plateau)
   rows = training.rows_of(tmp_path, 'eval')
   each = training.ROWS * training.LENGTH
+  assert losses[1] < losses[0]
   assert [(row['step'], row['tokens'], row['flops']) for row in rows] == [
     (step, step * each, step * 1e6) for step in (2, 4, 6)
   ]
-  assert 'some_goal_tokens' not in rows[0]
+  assert 'plateau_exit_tokens' not in rows[0]
   for row in rows[1:]:
-    assert (row['some_goal_tokens'], row['some_goal_flops']) == (4 * each, 4e6)
+    exit = row['plateau_exit_tokens'], row['plateau_exit_flops']
+    assert exit == (4 * each, 4e6)
   out = capsys.readouterr().out
-  assert 'some goal at step 4: 192 tokens, 4e+06 FLOPs' in out
-  assert out.count('some goal') == 1
-  assert out.count('WARNING: too late') == 1
-
-
-def test_altered_rows_are_compared_with_the_same_rows(tmp_path):
-  def alter(phase, i, rows):
-    found = training.take(training.make_batch(1000 + i), rows)
-    return found | {'masked_lm_ids': found['masked_lm_ids'] * 0}
-
-  c = training.small_config(eval__every=0)
-  plain = training.make_task(c).eval_batch
-  training.train(
-    c,
-    tmp_path,
-    compared={
-      name: Rows(make, lambda phase: 1)
-      for name, make in (('a', alter), ('b', plain), ('c', plain))
-    },
-    compare=lambda x: {n: x[n]['mlm_loss'] - x['b']['mlm_loss'] for n in 'ac'},
-  )
-  (row,) = training.rows_of(tmp_path, 'eval')
-  assert row['a'] != 0 == row['c']
+  assert 'plateau exit at step 4: 192 tokens, 4e+06 FLOPs' in out
+  assert out.count('plateau exit') == 1
 
 
 def test_a_checkpoint_is_saved_when_the_last_one_is_minutes_old(tmp_path):
