@@ -175,6 +175,17 @@ def first_line(error: BaseException) -> str:
   return line[:_MAX_LINE].rstrip('.') + more
 
 
+def escape(text: str) -> str:
+  """Spells out what would command a terminal, such as in the name of a file.
+
+  >>> escape('a\\x1b[2Jb')
+  'a\\\\x1b[2Jb'
+  """
+  return ''.join(
+    x if x.isprintable() or x in '\t\n' else repr(x)[1:-1] for x in text
+  )
+
+
 def find_changes(old: dict, new: dict, prefix: str = '') -> list[str]:
   """Describes how two nested dicts of JSON differ, in the new one's order.
 

@@ -52,12 +52,6 @@ def _define_flags():
     'keep', [], 'Columns of a table to copy into the output, or all.'
   )
   flags.DEFINE_integer('batch_size', 32, 'Rows per batch.', lower_bound=1)
-  flags.DEFINE_bool(
-    'safe_cells',
-    False,
-    'Whether to put an apostrophe before cells of .csv and .tsv that begin with '
-    '=, +, - or @, so that a spreadsheet does not run them.',
-  )
   flags.mark_flags_as_required(['model', 'input', 'output'])
 
 
@@ -121,7 +115,6 @@ def main():
     given.output,
     (given.text, given.pair, given.choices),
     given.batch_size,
-    given.safe_cells,
     given.label,
     given.keep,
   )

@@ -20,7 +20,6 @@ from urllib import parse
 from urllib import request as urllib_request
 
 from bert_jax import errors
-from bert_jax.runtime import screen
 
 _PAUSES = (2, 5, 10, 20)  # seconds between the tries of a request
 _PASSING = (0, 408, 429, 500, 502, 503, 504)  # faults; 0 is no answer
@@ -167,7 +166,7 @@ def shorten(message: str) -> str:
 
 def say(line: str, file=None):
   """Prints a line at once, without control characters."""
-  print(screen.clean(line), file=file or sys.stdout, flush=True)
+  print(errors.escape(line), file=file or sys.stdout, flush=True)
 
 
 def warn(line: str):

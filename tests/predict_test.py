@@ -15,12 +15,12 @@ def test_every_row_is_predicted_in_order(finetuned, tmp_path, capsys):
   given, output = tmp_path / 'in.csv', tmp_path / 'out.tsv'
   with open(given, 'w', encoding='utf-8', newline='') as file:
     csv.writer(file).writerows([('number', '=x'), *enumerate(TEXTS)])
-  flags = '--text==x', '--keep==x,number', '--safe_cells', '--batch_size=4'
+  flags = '--text==x', '--keep==x,number', '--batch_size=4'
   made.predict(f'{finetuned}/export', given, output, *flags)
   rows = list(csv.DictReader(made.read_lines(output), delimiter='\t'))
-  assert list(rows[0]) == ["'=x", 'number', 'prediction', 'probability']
+  assert list(rows[0]) == ['=x', 'number', 'prediction', 'probability']
   for i, (row, label) in enumerate(zip(rows, EXPECTED, strict=True)):
-    assert (row["'=x"], row['number']) == (TEXTS[i], str(i))
+    assert (row['=x'], row['number']) == (TEXTS[i], str(i))
     assert row['prediction'] == (label or row['prediction'])
     assert float(row['probability']) >= 0.5
   out = capsys.readouterr().out

@@ -197,7 +197,7 @@ def _until_damage(found: Iterable, path: str, counts: collections.Counter):
       raise
     counts['damaged_files'] += 1
     print(
-      f'warning: {path} cannot be read to its end ({error}); what comes before '
+      f'warning: {path!r} cannot be read to its end ({error}); what comes before '
       'the damage is used',
       file=sys.stderr,
       flush=True,

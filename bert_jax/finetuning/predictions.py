@@ -37,7 +37,6 @@ class Job(NamedTuple):
   output: str
   columns: tuple[str | None, ...] = (None, None, None)
   batch_size: int = 32
-  safe_cells: bool = False
   label: str = ''
   keep: Sequence[str] = ()
 

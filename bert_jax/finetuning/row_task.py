@@ -16,7 +16,6 @@ from bert_jax.runtime import files
 # The flags that name the columns.
 ASKED = examples.Columns('--text', '--pair', '--choices', '--label')
 _WRITTEN = 'prediction', 'probability', 'probabilities'
-_FORMULAS = '=', '+', '-', '@', '\t', '\r'  # how spreadsheet formulas begin
 
 
 class RowTask(supervised.Supervised):
@@ -110,7 +109,7 @@ class RowTask(supervised.Supervised):
   def write_given(self, job, content, split, found):
     """Writes a row for each row of the input, after the columns to keep."""
     rows = list_rows(job.model.head.labels, found)
-    write(job.output, rows, content.kept, job.safe_cells)
+    write(job.output, rows, content.kept)
     if count := split.encoded.truncated:
       length = job.model.head.max_length
       cut = errors.count(count, self.cut)
@@ -188,24 +187,19 @@ def choose_kept(
 
 
 def write(
-  output: str,
-  rows: Iterator[dict],
-  kept: Iterator[dict] | None = None,
-  safe_cells: bool = False,
+  output: str, rows: Iterator[dict], kept: Iterator[dict] | None = None
 ):
   """Writes rows, {column: value}, to a file, atomically.
 
   Args:
     kept: further columns of each row, before these.
-    safe_cells: whether a table is to be harmless in a spreadsheet, which would
-      take texts such as =A1 for formulas.
   """
   if kept is not None:
     rows = (x | y for x, y in zip(kept, rows, strict=True))
-  files.write_file(output, lambda new: _write(new, output, rows, safe_cells))
+  files.write_file(output, lambda new: _write(new, output, rows))
 
 
-def _write(new, output, rows, safe_cells):
+def _write(new, output, rows):
   """Writes rows to the file `new`, in the format of the name `output`."""
   if output.endswith('.jsonl'):
     with table_files.open_new(new) as file:
@@ -215,12 +209,11 @@ def _write(new, output, rows, safe_cells):
     return
   first = next(rows)
   names = [name for name in first if name != 'probabilities']
-  to_text = _disarm if safe_cells else str
   fields = (
-    ['' if row[name] is None else to_text(row[name]) for name in names]
+    ['' if row[name] is None else str(row[name]) for name in names]
     for row in itertools.chain([first], rows)
   )
-  table = itertools.chain([[to_text(name) for name in names]], fields)
+  table = itertools.chain([names], fields)
   if output.endswith('.tsv'):
     table_files.write_tsv(new, table)
     return
@@ -232,9 +225,3 @@ def _write(new, output, rows, safe_cells):
     for row in table:
       # Python before 3.13 does not quote a carriage return of its own accord.
       (quoting if any('\r' in x for x in row) else plain).writerow(row)
-
-
-def _disarm(value) -> str:
-  """Returns a value as a text that no spreadsheet takes for a formula."""
-  is_formula = isinstance(value, str) and value.startswith(_FORMULAS)
-  return f"'{value}" if is_formula else str(value)

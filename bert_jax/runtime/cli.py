@@ -1,11 +1,8 @@
 """Starts every command and reports its errors."""
 
-import contextlib
 import functools
-import glob
 import logging
 import os
-import pathlib
 import re
 import sys
 import traceback
@@ -19,13 +16,8 @@ from bert_jax.runtime import (
   config_files,
   field_help,
   memory,
-  screen,
   signals,
 )
-
-_PCI_DEVICES = '/sys/bus/pci/devices/*'
-# Vendors, and Google's device that is no TPU: gVNIC, which its machines have.
-_NVIDIA, _GOOGLE, _NETWORK_CARD = '0x10de', '0x1ae0', '0x0042'
 
 
 def run(
@@ -53,57 +45,39 @@ def run(
   # reports that it built its font list.
   for name in ('jax', 'matplotlib'):
     logging.getLogger(name).setLevel(logging.WARNING)
-  _skip_absent_accelerators()
-  screen.protect()
+  _skip_absent_tpu()
+  signals.watch_output()
   try:
     with signals.raising():
       parse = functools.partial(_parse_flags, fields=fields or {})
       app.run(guarded, flags_parser=parse)
   except (Exception, errors.Interrupted) as error:
     if isinstance(error, errors.UserError):
-      print('error:', ' '.join(str(error).splitlines()), file=sys.stderr)
+      line = ' '.join(str(error).splitlines())
+      print('error:', errors.escape(line), file=sys.stderr)
     elif isinstance(error, errors.Interrupted):
       print(f'\nstopped: {error}', file=sys.stderr)
     elif errors.may_pass(error):
-      line = errors.first_line(error)
+      line = errors.escape(errors.first_line(error))
       print(f'error: {line}. Run the same command again.', file=sys.stderr)
     else:
       traceback.print_exc()
     sys.exit(errors.get_exit_code(error))
 
 
-def _skip_absent_accelerators():
-  """Chooses the CPU where preflight's compilers have no accelerator to look for.
+def _skip_absent_tpu():
+  """Chooses the CPU where preflight's compiler for TPUs has no TPU to look for.
 
-  They would print many lines of errors, and libtpu once waited for ten minutes.
+  It prints many lines of errors, and once waited for ten minutes.
   """
   asked = {'JAX_PLATFORMS', 'JAX_FORCE_TPU_INIT'} & os.environ.keys()
-  if asked or memory.has_accelerator() or _has_hidden_accelerator():
+  windows_gpu = os.path.exists('/dev/dxg')  # under WSL
+  if asked or windows_gpu or memory.has_accelerator():
     return
-  if compilers.is_installed(compilers.TPU) or compilers.is_installed_for_cuda():
+  if compilers.is_installed(compilers.TPU):
     os.environ['JAX_PLATFORMS'] = 'cpu'
     if 'jax' in sys.modules:  # which has read that variable
       sys.modules['jax'].config.update('jax_platforms', 'cpu')
-
-
-def _has_hidden_accelerator() -> bool:
-  """Returns whether jax would find a device that `memory` does not look for.
-
-  Under WSL that is a GPU, in a container an accelerator that it was not given: jax
-  then says so. A GPU may have no device file until it is used.
-  """
-  if os.path.exists('/dev/dxg'):
-    return True
-  for folder in glob.glob(_PCI_DEVICES):
-    with contextlib.suppress(OSError):
-      vendor, device = (
-        pathlib.Path(folder, name).read_text(encoding='utf-8').strip()
-        for name in ('vendor', 'device')
-      )
-      tpu = vendor == _GOOGLE and device != _NETWORK_CARD
-      if tpu or (vendor == _NVIDIA and compilers.is_installed_for_cuda()):
-        return True
-  return False
 
 
 def require_beside(name: str, *others: str):

@@ -12,8 +12,3 @@ def is_installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
   except ModuleNotFoundError:  # nor is the package that it is a part of
     return False
-
-
-def is_installed_for_cuda() -> bool:
-  """Returns whether there is a compiler for NVIDIA GPUs."""
-  return any(map(is_installed, CUDA.values()))

@@ -48,8 +48,7 @@ class Progress:
       unit_scale=self._scaled,
       desc=label,
       leave=leave,
-      # A bar within another takes its line for a while. By default tqdm would
-      # move the cursor, by an escape sequence, which `screen` spells out.
+      # A bar within another takes its line for a while.
       position=0,
       dynamic_ncols=True,
       file=sys.stdout,

@@ -1,8 +1,11 @@
 """SIGINT, SIGTERM, SIGHUP: stop at once, or after the current training step."""
 
 import contextlib
+import errno
+import io
 import os
 import signal
+import stat
 import sys
 import threading
 
@@ -10,7 +13,7 @@ from bert_jax import errors
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _AGAIN = 0.1  # seconds until a signal is sent again
-_sent: list[int] = []  # by `send`
+_sent: list[int] = []  # by `_send`
 
 
 class Stop:
@@ -79,7 +82,40 @@ def raising():
     sys.unraisablehook = previous
 
 
-def send(signum: int):
+class _Output(io.FileIO):
+  """An output that nobody may read any more: a closed terminal or pipe."""
+
+  def write(self, data):
+    try:
+      return super().write(data)
+    except OSError as error:
+      terminal = stat.S_ISCHR(os.fstat(self.fileno()).st_mode)
+      if error.errno != (errno.EIO if terminal else errno.EPIPE):
+        raise
+      with open(os.devnull, 'wb') as nowhere:
+        os.dup2(nowhere.fileno(), self.fileno())
+      if not terminal:  # one that closes sends SIGHUP, which may be ignored
+        _send(signal.SIGPIPE)
+      return len(data)
+
+
+def watch_output():
+  """Makes a closed output stop the command as a signal does, so that it saves."""
+  for name in ('stdout', 'stderr'):
+    old = getattr(sys, name)
+    old.flush()
+    raw = _Output(old.fileno(), 'w', closefd=False)
+    new = io.TextIOWrapper(
+      io.BufferedWriter(raw),
+      old.encoding,
+      'backslashreplace',
+      line_buffering=old.line_buffering,
+      write_through=old.write_through,
+    )
+    setattr(sys, name, new)
+
+
+def _send(signum: int):
   """Stops the command as a signal would, even one that cannot reach it."""
   if callable(signal.getsignal(signal.SIGTERM)):
     _sent.append(signum)
@@ -87,7 +123,7 @@ def send(signum: int):
 
 
 def _send_later(signum: int):
-  threading.Timer(_AGAIN, send, (signum,)).start()
+  threading.Timer(_AGAIN, _send, (signum,)).start()
 
 
 def _find_interrupted(error: BaseException | None):

@@ -158,7 +158,7 @@ class Checkpoints:
     """
     for name in checkpoint_reader.list_names(self._directory, 'misnamed'):
       path = os.path.join(self._directory, name)
-      print(f'{path} is not named like a checkpoint, and is left alone')
+      print(f'{path!r} is not named like a checkpoint, and is left alone')
     found, problems = integrity.restore_newest(
       checkpoint_reader.list_steps(self._directory),
       lambda step: self._restore_all(step, template),

@@ -148,7 +148,7 @@ def test_damaged_archives_are_read_to_the_damage_named_and_counted(
   # What is decompressed before the damage depends on the format's blocks.
   least = {'gz': len(text) / 2, 'bz2': 0}.get(extension, 10_000)
   assert len(found) >= least
-  assert f'{path} cannot be read to its end' in capsys.readouterr().err
+  assert f'{str(path)!r} cannot be read to its end' in capsys.readouterr().err
 
 
 def test_a_page_is_used_up_to_the_damage(write):

@@ -1,6 +1,5 @@
 """Tests of predicted rows: what is written is what is read."""
 
-import csv
 import os
 
 import numpy as np
@@ -79,17 +78,3 @@ def test_half_an_emoji_which_utf8_lacks_is_escaped(tmp_path, kind, found):
   kept = [{'text': 'bad \ud83d'}]  # as JSON may have it
   row_task.write(str(path), iter(rows), iter(kept))
   assert read(path)[0]['text'] == found
-
-
-def test_cells_that_a_spreadsheet_would_run_are_made_texts(tmp_path):
-  texts = ('=cmd|x', '+1', '-a', '@SUM(1)', '\tx', '\rx', 'a=b', '')
-  rows = [{'prediction': x, 'probability': 0.5} for x in texts]
-  path = tmp_path / 'x.csv'
-  for safe_cells, quote in ((False, ''), (True, "'")):
-    row_task.write(str(path), iter(rows), None, safe_cells)
-    with open(path, encoding='utf-8', newline='') as file:
-      found = [row['prediction'] for row in csv.DictReader(file)]
-    assert found == [*(quote + x for x in texts[:6]), 'a=b', '']
-  path = tmp_path / 'x.tsv'
-  row_task.write(str(path), iter([{'=A1': '', 'prediction': -0.5}]), None, True)
-  assert path.read_text() == "'=A1\tprediction\n\t-0.5\n"

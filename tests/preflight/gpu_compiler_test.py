@@ -17,7 +17,7 @@ from bert_jax.train import programs, task
 
 GPUS = [c for c in chips.CHIPS if c.capability]
 needs_compiler = pytest.mark.skipif(
-  not compilers.is_installed_for_cuda(),
+  not any(map(compilers.is_installed, compilers.CUDA.values())),
   reason="needs 'bert_jax[gpu-compiler]'",
 )
 

@@ -176,6 +176,6 @@ def test_a_folder_that_is_named_like_no_step_is_left_alone(
   os.rename(tmp_path / 'c' / '3', tmp_path / 'c' / name)
   assert checkpoint_reader.list_steps(str(tmp_path / 'c')) == [1, 2]
   assert restore(tmp_path / 'c')[1]['step'] == 2
-  assert f'c/{name} is not named like a checkpoint' in capsys.readouterr().out
+  assert f"c/{name}' is not named like a checkpoint" in capsys.readouterr().out
   assert sorted(os.listdir(tmp_path / 'c')) == sorted(['1', '2', name])
   assert os.listdir(tmp_path) == ['c']
