@@ -20,7 +20,7 @@ COMMANDS = {
   'score': 'scores sentences and minimal pairs, without training',
   'features': 'writes hidden states and attention of sentences',
   'convert': 'writes a model as a folder for transformers',
-  'replay': 'shows the rows of a step of training',
+  'replay': 'shows the rows of a past step, each with its loss',
   'sweep': "fine-tunes with every combination of some fields' values",
   'reproduce': 'trains a table of the paper, and tests its claims',
 }

@@ -1,15 +1,12 @@
-"""Shows what made a step's loss jump or its update non-finite.
+"""Shows the rows of a past step of pre-training, each with its loss and text.
 
   python -m bert_jax.replay --workdir=DIR --step=N
 
-Rebuilds the batch of step N, numbered as in the log, and computes loss and
-gradient of each of its rows with the weights of the nearest checkpoint before
-it. Prints all rows, the largest loss first, and the first ones in full: their
-text, with stars around the masked tokens, and what the model expected instead.
-
-share      a row's part of the batch's loss
-mlm, nsp   mean loss of the row's masked tokens and sentence pairs
-gradient   norm of the gradient of the row's part of the loss
+Step N is numbered as in the log. For each row, the largest loss first, a line
+has its number in the batch, its part of the batch's loss, the mean losses of
+its masked tokens and sentence pairs, and its text, with stars around the masked
+tokens. They are computed without dropout, with the weights of the newest
+checkpoint before the step.
 
 It runs on one device, whatever the run used: a CPU, unless JAX_PLATFORMS names
 another. The run may be training; nothing is written to its directory.
@@ -21,8 +18,6 @@ from absl import flags
 
 from bert_jax.runtime import cli
 
-_SORTS = ('loss', 'gradient')
-
 
 def main():
   import jax
@@ -30,29 +25,17 @@ def main():
   # Accelerators may be busy with the run.
   if 'JAX_PLATFORMS' not in os.environ:
     jax.config.update('jax_platforms', 'cpu')
-  from bert_jax.pretraining import replay, replay_page, replay_rows
-  from bert_jax.runtime import compile_cache, files, progress, storage
+  from bert_jax.pretraining import replay
+  from bert_jax.runtime import storage
 
   values = flags.FLAGS
-  compile_cache.use()
-  found = replay.rebuild(storage.resolve(values.workdir), values.step)
-  with progress.Progress(found.phase.batch_size, 'rows', 'replaying') as bar:
-    measured = replay_rows.measure(found, bar.update)
-  report = replay_page.make_report(found, measured, values.sort, values.rows)
-  print('\n'.join(replay_page.render(report)))
-  if values.json:
-    figures = replay_page.make_json(report)
-    files.write_file(values.json, lambda new: files.write_json(new, figures))
+  lines = replay.describe(storage.resolve(values.workdir), values.step)
+  print('\n'.join(lines))
 
 
 def _define_flags():
   flags.DEFINE_string('workdir', None, 'Directory of the run.')
   flags.DEFINE_integer('step', None, 'Step to replay, as in the log, from 1.')
-  flags.DEFINE_enum('sort', 'loss', _SORTS, 'What the rows are sorted by.')
-  flags.DEFINE_integer(
-    'rows', 3, 'How many rows to show in full.', lower_bound=0
-  )
-  flags.DEFINE_string('json', None, 'File for all figures.')
   flags.mark_flags_as_required(['workdir', 'step'])
 
 

@@ -38,7 +38,6 @@ _LONGEST = (
   'reproduce/main_test.py',
   'main_test.py',
   'sweep/main_test.py',
-  'replay_test.py',
   'train/programs_test.py',
   'finetuning/classes_test.py',
   'finetuning/spans_test.py',

@@ -1,10 +1,8 @@
-"""The command: a spike that the log names is found, and wrong use refused."""
+"""The command finds the row behind a jump of the loss."""
 
 import contextlib
 import io
-import json
 import os
-import re
 
 import pytest
 
@@ -35,74 +33,23 @@ def small_config(text):
   )
 
 
-@pytest.fixture(scope='module')
-def poisoned(tmp_path_factory):
-  """Returns (workdir, output) of a run on text with a poisoned document."""
-  root = tmp_path_factory.mktemp('poisoned')
-  path = preparation.write_corpus(root / 'text.txt', documents=450)
+@pytest.mark.slow
+def test_the_poison_behind_a_spike_is_shown_first(tmp_path, capsys):
+  path = preparation.write_corpus(tmp_path / 'text.txt', documents=450)
   with open(path, 'a', encoding='utf-8') as file:
     for word in POISON:
       file.write('\n\n' + '\n'.join([' '.join([word] * 9) + '.'] * 5))
-  with contextlib.redirect_stdout(io.StringIO()) as output:
-    main.run(small_config(path), str(root / 'run'))
-  return str(root / 'run'), output.getvalue()
-
-
-def read_log(workdir, kind):
+  workdir = str(tmp_path / 'run')
+  with contextlib.redirect_stdout(io.StringIO()):
+    main.run(small_config(path), workdir)
   rows = log.read(os.path.join(workdir, 'metrics.jsonl'))
-  return [row for row in rows if row['kind'] == kind]
-
-
-def run(workdir, step, folder, *more):
-  """Returns what the command writes as JSON."""
-  path = str(folder / 'found.json')
-  commands.run(
-    replay, f'--workdir={workdir}', f'--step={step}', f'--json={path}', *more
-  )
-  with open(path, encoding='utf-8') as file:
-    return json.load(file)
-
-
-@pytest.mark.slow
-def test_the_named_command_shows_the_poison_behind_a_spike(
-  poisoned, tmp_path, capsys
-):
-  workdir, output = poisoned
-  spikes = read_log(workdir, 'spike')
-  named = re.findall(
-    r'step (\d+): loss .*: python -m bert_jax.replay --workdir=(\S+) '
-    r'--step=(\d+)$',
-    output,
-    re.MULTILINE,
-  )
-  assert named and [x[0] for x in named] == [str(x['step']) for x in spikes]
-  assert {(where, step) for _, where, step in named} == {
-    (workdir, str(row['step'])) for row in spikes
-  }
+  spikes = [row for row in rows if row['kind'] == 'spike']
+  assert spikes
   for spike in spikes:
-    found = run(workdir, spike['step'], tmp_path)
-    assert found['logged']['spike'] == spike
-    assert any(word in found['rows'][0]['text'] for word in POISON)
-    losses = [row['loss'] for row in found['rows']]
-    assert losses == sorted(losses, reverse=True)
-    out = capsys.readouterr().out
-    assert f'logged: spike at step {spike["step"]}: loss' in out
-    assert f'\nrow {found["rows"][0]["row"]}: ' in out
-
-
-@pytest.mark.slow
-def test_the_rows_of_an_exact_step_add_up_to_the_logged_loss(
-  poisoned, tmp_path
-):
-  workdir, _ = poisoned
-  found = run(workdir, 61, tmp_path, '--rows=0', '--sort=gradient')
-  assert found['weights_step'] == 60 and found['updates_between'] == 0
-  (row,) = [x for x in read_log(workdir, 'train') if x['step'] == 61]
-  total = sum(x['loss'] for x in found['rows'])
-  assert total == pytest.approx(row['loss'], rel=1e-5)
-  for name in ('loss', 'mlm_loss', 'nsp_loss', 'mlm_accuracy'):
-    assert found[name] == pytest.approx(row[name], rel=1e-5), name
-  assert found['grad_norm'] == pytest.approx(row['grad_norm'], rel=1e-4)
-  norms = [x['grad_norm'] for x in found['rows']]
-  assert norms == sorted(norms, reverse=True)
-  assert not any('predictions' in x for x in found['rows'])
+    step = spike['step']
+    commands.run(replay, f'--workdir={workdir}', f'--step={step}')
+    title, _, first, *rest = capsys.readouterr().out.splitlines()
+    assert title.startswith(f'step {step}, with the weights of step ')
+    assert any(word in first for word in POISON)
+    losses = [float(line.split()[1]) for line in (first, *rest)]
+    assert len(losses) == 4 and losses == sorted(losses, reverse=True)

@@ -110,7 +110,6 @@ def make_task(c, batch=make_batch, **changes):
     facts={'unigram_entropy': 2.0},
     derive=pretrain.derive,
     word=pretrain.word,
-    explain=pretrain.explain,
   )
   return dataclasses.replace(made, **changes)
 

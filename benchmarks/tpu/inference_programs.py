@@ -19,7 +19,7 @@ from bert_jax.inference import (
   pseudo_likelihood,
 )
 from bert_jax.model import heads, parameters
-from bert_jax.pretraining import replay_rows
+from bert_jax.pretraining import replay
 from bert_jax.train import programs, task, tuning
 
 ROWS = 32  # of a batch
@@ -68,14 +68,12 @@ def list_programs(config, device) -> list[programs.Program]:
 
 
 def _replay(config, phase, device):
-  """Returns the gradient of a row, and its arguments."""
+  """Returns the losses of a row, and their arguments."""
   config = tuning.resolve(config, device, phase.seq_length)
   made = tasks.get(config).make_objective(config)
-  counts = dict.fromkeys(made.losses, 1.0)
-  add_row = functools.partial(replay_rows._add_row, config, made, counts)
-  key = jax.eval_shape(lambda: replay_rows.find_key(config, phase, 0, 0))
   params = jax.eval_shape(made.init, jax.random.key(0))
-  return jax.jit(add_row), params, params, made.batch_shapes(phase, 1), key
+  compute = replay.make_program(config, made)
+  return compute, params, made.batch_shapes(phase, 1)
 
 
 def _integers(length):

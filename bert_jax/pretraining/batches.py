@@ -168,10 +168,6 @@ class Batches:
       needed['train', length][sample] = True
     return {x: np.flatnonzero(y) for x, y in needed.items()}
 
-  def name_record(self, phase: task.Phase, record: int) -> str:
-    """Returns where a record of training data is: its file and number."""
-    return self._splits['train', phase.seq_length].reader.name(record)
-
   def read_sample(self) -> np.ndarray:
     """Reads a sample of the first phase's training rows, evenly spread.
 

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import math
 import os
-import shlex
 from typing import Any
 
 import jax
@@ -101,12 +100,6 @@ def batch_shapes(
   }
 
 
-def explain(workdir: str, step: int) -> str:
-  """Returns the command that shows the rows of a step."""
-  where = shlex.quote(workdir)
-  return f'python -m bert_jax.replay --workdir={where} --step={step}'
-
-
 def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
   """Returns the pre-training task, on data of `prepare` in a directory."""
   data = batches.Batches(config, directory)
@@ -124,7 +117,6 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
     describe=functools.partial(describe, entropy),
     derive=derive,
     word=word,
-    explain=explain,
     start=init_from.find_start(config, directory),
     evaluate_first=not new,
     # A model that was trained before has no plateau to leave.

@@ -181,7 +181,7 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
   device, length = mesh.devices.flat[0], config.phases.seq_length[-1]
   objective = task.objective(tuning.resolve(config, device, length))
   every, losses = config.log.every, objective.losses
-  meter = Meter(rows, bar, status, every, total, task, losses, workdir)
+  meter = Meter(rows, bar, status, every, total, task, losses)
   profile = Profile(workdir, config.profile_steps, meter, bar)
   checkpoints.facts = {'task': task.facts, **origin}
   run = Run(

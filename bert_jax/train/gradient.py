@@ -100,27 +100,6 @@ def compute(params: Any, batch: Any, key: jax.Array, update: Update):
   return _add_up(micro, _split(batch, parts), parts)
 
 
-def find_row_key(
-  key: jax.Array, row: int, parts: int, by_micro_batch: bool
-) -> jax.Array:
-  """Returns the key with which `compute` draws the random numbers of a row.
-
-  It is for a batch of that row alone, and known for threefry's keys only: with
-  other keys, numbers depend on the rows' layout on the devices.
-
-  Args:
-    key: random key of the update, threefry's.
-    row: its index in the global batch.
-    parts: micro-batches of the update.
-    by_micro_batch: whether each micro-batch is clipped (`Update.clip`).
-  """
-  # Row r is number r // parts of micro-batch r % parts, see `_split`.
-  key = jax.random.fold_in(key, row % parts)
-  if by_micro_batch:  # which is then split into one
-    key = jax.random.fold_in(key, 0)
-  return row_keys.for_rows(key, row // parts, 0)
-
-
 def _list_early(params, specs, update) -> set[str]:
   """Returns the names of gradients that are summed during the backward pass."""
   row, specs = device_mesh.find_row(update.mesh), param_names.flatten(specs)

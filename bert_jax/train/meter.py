@@ -77,7 +77,6 @@ class Meter:
   Args:
     status: is told the loss of each row.
     every: steps between rows.
-    workdir: for the command that explains a step.
   """
 
   def __init__(
@@ -89,12 +88,10 @@ class Meter:
     steps: int,
     task: Task,
     losses: tuple[str, ...],
-    workdir: str,
   ):
     self._log, self._bar, self._status = log, bar, status
     self._task, self._losses = task, losses
     self._every, self._steps = every, steps
-    self._workdir = workdir
     self._watch = SpikeWatch()
     self._is_first = True  # of a phase, whose first batch is waited for
     self._pending = None
@@ -181,7 +178,7 @@ class Meter:
     self._log.write('skipped', step, {'grad_norm': str(grad_norm)})
     self._bar.write(
       f'step {step}: gradient norm {grad_norm}, update skipped '
-      f'({self.skipped_in_a_row} in a row){self._explain(step)}'
+      f'({self.skipped_in_a_row} in a row)'
     )
     if self.skipped_in_a_row >= _MAX_SKIPPED_IN_A_ROW:
       raise errors.UserError(
@@ -198,16 +195,11 @@ class Meter:
     self._log.write('spike', step, spike)
     self._bar.write(
       f'step {step}: loss {spike["loss"]:.3f}, but the median before is '
-      f'{spike["median"]:.3f}{self._explain(step)}'
+      f'{spike["median"]:.3f}'
     )
 
   def _compute_means(self, sums) -> dict[str, float]:
     return evaluate.compute_means(sums, self._losses, self._task.derive)
-
-  def _explain(self, step) -> str:
-    if self._task.explain is None:
-      return ''
-    return f'; to see why: {self._task.explain(self._workdir, step)}'
 
   @contextlib.contextmanager
   def paused(self):

@@ -161,8 +161,6 @@ class Task(Rows):
     keep_best: whether the result is the state of the best evaluation, by the
       first metric of `score`, instead of the last state.
     others: {name: `Rows`} that the trained model predicts in addition.
-    explain: (workdir, step) -> a command that shows which rows made the loss of
-      a step jump; None if there is none.
     plateau: the held-out value of the first of `Objective.losses` below which
       the model has left the plateau (docs/plateau.md); the work until it first
       does is logged. None if there is no plateau.
@@ -179,5 +177,4 @@ class Task(Rows):
   score: Callable[[Any], dict] = lambda found: {}
   keep_best: bool = False
   others: Mapping[str, Rows] = dataclasses.field(default_factory=dict)
-  explain: Callable[[str, int], str] | None = None
   plateau: float | None = None

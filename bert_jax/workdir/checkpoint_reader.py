@@ -50,13 +50,16 @@ def read(
       f'{directory} has no checkpoint of step {step}; choose one of '
       f'{", ".join(map(str, steps)) or "none: train first"}.'
     )
-  latest = max(steps, default=0) if latest is None else latest
+  most = max(steps, default=0) if latest is None else latest
   found, problems = integrity.restore_newest(
-    [s for s in steps if s == step or (step is None and s <= latest)],
+    [s for s in steps if s == step or (step is None and s <= most)],
     lambda step: _read_params(os.path.join(directory, str(step)), step),
   )
   if found is None and not problems:
-    raise errors.UserError(f'{directory} holds no checkpoint; train first.')
+    before = f' of step {latest} or before' if latest is not None else ''
+    raise errors.UserError(
+      f'{directory} holds no checkpoint{before}; train first.'
+    )
   if found is None:
     raise errors.UserError(
       f'no checkpoint read in {directory} is sound: '

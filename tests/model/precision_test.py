@@ -1,7 +1,6 @@
 """Tests of which weights are rounded, and what products round."""
 
 import re
-import types
 
 import inference_programs
 import jax
@@ -12,8 +11,7 @@ import pytest
 from bert_jax import param_names
 from bert_jax.model import classifier, parameters, precision
 from bert_jax.ops import fused_attention
-from bert_jax.pretraining import pretrain, replay_rows
-from bert_jax.train import task
+from bert_jax.pretraining import pretrain
 from tests import training
 
 ROUNDED = {
@@ -171,27 +169,3 @@ def test_no_product_of_inference_rounds_its_operands(platform):
   for program in inference_programs.list_programs(c, jax.devices()[0]):
     traced = program.jitted.trace(*program.arguments)
     assert_exact(traced.lower(lowering_platforms=(platform,)).as_text())
-
-
-@pytest.mark.parametrize('platform', PLATFORMS)
-def test_a_replays_predictions_have_the_runs_precision(monkeypatch, platform):
-  c = training.small_config()
-  replay = types.SimpleNamespace(
-    config=c,
-    batch=training.make_batch(0),
-    phase=task.list_phases(c)[0],
-    number=1,
-    params=make('float32')[1],
-    tokenizer=types.SimpleNamespace(
-      size=training.VOCAB, vocab=[*'0123456789a']
-    ),
-  )
-  jitted = replay_rows._compute
-
-  def lower(*args):
-    lowered = jitted.trace(*args).lower(lowering_platforms=(platform,))
-    assert_exact(lowered.as_text())
-    return jitted(*args)
-
-  monkeypatch.setattr(replay_rows, '_compute', lower)
-  assert replay_rows.predict(replay, 0)

@@ -1,4 +1,4 @@
-"""Replayed steps: their rows, weights and predictions, and what is refused."""
+"""Replayed steps: their rows and weights, and what is refused."""
 
 import functools
 import hashlib
@@ -13,7 +13,10 @@ import pytest
 from bert_jax import errors
 from bert_jax.config import to_json, unflatten
 from bert_jax.data import prepare
-from bert_jax.pretraining import pretrain, replay, replay_rows
+from bert_jax.inference import trained_run
+from bert_jax.pretraining import pretrain, replay
+from bert_jax.train import tuning
+from bert_jax.train.task import list_phases
 from tests import models
 from tests.data import preparation
 from tests.pretraining import pretrain_test
@@ -70,93 +73,82 @@ def edit_config(workdir, **values):
   models.edit_json(workdir / 'config.json', **fields)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-  'name, number', [*((name, 5) for name in CASES), ('packed', 33)]
-)
-def test_a_rows_predictions_have_its_loss(directories, tmp_path, name, number):
-  found = replay.rebuild(
-    make_run(tmp_path / 'run', directories, **CASES[name]), number
-  )
-  assert found.batch['input_ids'].shape == {5: (16, 32), 33: (8, 64)}[number]
-  measured = replay_rows.measure(found, lambda n: None)
-  for row in (0, 3):
-    words = replay_rows.predict(found, row)
-    assert len(words) == measured.counts['mlm_loss'][row] > 0
-    losses = [-np.log(word['probability']) for word in words]
-    assert sum(losses) == pytest.approx(
-      measured.sums['mlm_loss'][row], rel=1e-4
-    )
+def read_rows(lines) -> dict:
+  """Returns {row: (part of the loss, mean losses, text)}."""
+  found = {}
+  for line in lines[2:]:
+    numbers, _, text = line.partition('  [CLS]')
+    row, part, *means = numbers.split()
+    found[int(row)] = float(part), [*map(float, means)], text
+  return found
 
 
 @pytest.mark.parametrize('changes', CASES.values(), ids=CASES)
-def test_the_text_is_that_of_the_record(directories, tmp_path, changes):
-  found = replay.rebuild(make_run(tmp_path / 'run', directories, **changes), 5)
-  vocab, special = found.tokenizer.vocab, {'[CLS]', '[SEP]'}
-  for row in range(16):
-    ids, masked = replay_rows.restore_tokens(found, row)
-    tokens = [vocab[i] for i in ids]
-    assert '[MASK]' not in tokens and special <= {*tokens}
-    words = replay_rows.predict(found, row)
-    assert [tokens[word['position']] for word in words] == [
-      w['truth'] for w in words
-    ]
-    if 'objective__kind' in changes:
-      assert not masked.any() and words[0]['given'] is None
-    else:
-      assert np.flatnonzero(masked).tolist() == [w['position'] for w in words]
-      shown = found.batch['input_ids'][row]
-      assert [w['given'] for w in words] == [
-        vocab[shown[w['position']]] for w in words
-      ]
-
-
-@pytest.mark.parametrize(
-  'number, used, between',
-  [(2, 0, 1), (3, 2, 0), (4, 2, 1), (5, 4, 0), (40, 4, 35)],
-)
-def test_the_weights_are_the_newest_that_have_not_seen_the_step(
-  made, number, used, between
+def test_rows_add_up_to_the_loss_and_have_the_text_of_their_tokens(
+  directories, tmp_path, changes
 ):
-  found = replay.rebuild(made, number)
-  assert found.params_step == used
-  assert number - 1 - found.params_step == between
-  origin = 'the oldest checkpoint is of step 2'  # or the initial weights
-  if used:
-    origin = f'checkpoint of step {used}, fingerprint='
-  assert origin in found.origin
-  models.assert_same(found.params, make_params(found.config, used))
+  title, *_ = lines = replay.describe(
+    make_run(tmp_path / 'run', directories, **changes), 5
+  )
+  rows = read_rows(lines)
+  assert sorted(rows) == list(range(16))
+  parts = [part for part, *_ in rows.values()]
+  assert parts == sorted(parts, reverse=True)
+  assert title.startswith('step 5, with the weights of step 4: loss ')
+  assert sum(parts) == pytest.approx(float(title.split()[-1]), abs=2e-3)
+  masked = 'objective__kind' not in changes
+  for _, means, text in rows.values():
+    assert len(means) == 1 + masked and min(means) > 0
+    assert '[MASK]' not in text and '[SEP]' in text
+    assert ('*' in text) == masked
 
 
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(workdir, capsys):
-  shutil.rmtree(workdir / 'checkpoints' / '4' / 'state')
-  assert replay.rebuild(str(workdir), 9).params_step == 2
-  assert 'checkpoint 4 is bad' in capsys.readouterr().out
-  shutil.rmtree(workdir / 'checkpoints' / '2' / 'state')
-  with pytest.raises(errors.UserError, match='no checkpoint read.*is sound'):
-    replay.rebuild(str(workdir), 9)
+def test_a_row_has_the_loss_of_a_batch_of_it_alone(made):
+  rows = read_rows(replay.describe(made, 33))
+  c = unflatten(
+    json.loads(to_json(trained_run.read_config(f'{made}/config.json')))
+  )
+  c = tuning.resolve(c, jax.devices()[0], 64)
+  task = pretrain.make_task(c, c.data.dir)
+  batch = task.train_batch(list_phases(c)[1], 32, np.array([3]))
+  objective = task.objective(c)
+  compute = jax.jit(objective.compute)
+  sums, _ = compute(make_params(c, 4), batch, None)
+  counts = objective.counts(batch)
+  for name, mean in zip(objective.losses, rows[3][1], strict=True):
+    assert mean == pytest.approx(float(sums[name] / counts[name]), abs=1e-3)
+
+
+def test_rows_that_are_not_finite_come_first(made, monkeypatch):
+  measure = replay.measure
+
+  def spoil(*given):
+    losses, means = measure(*given)
+    losses[7] = np.nan
+    return losses, means
+
+  monkeypatch.setattr(replay, 'measure', spoil)
+  lines = replay.describe(made, 5)
+  assert lines[2].split()[:2] == ['7', 'nan']
+
+
+@pytest.mark.parametrize('number, used', [(3, 2), (4, 2), (5, 4), (40, 4)])
+def test_the_weights_are_the_newest_that_have_not_seen_the_step(
+  made, number, used
+):
+  [title, *_] = replay.describe(made, number)
+  assert f'with the weights of step {used}:' in title
+  with pytest.raises(errors.UserError, match='no checkpoint of step 1 or bef'):
+    replay.describe(made, 2)
 
 
 def test_how_the_run_used_its_devices_does_not_matter(workdir):
-  before = replay.rebuild(str(workdir), 5).config
+  before = replay.describe(str(workdir), 5)
   other = {'attention': 'fused', 'heads': 'separate', 'xla_options': 'a=b'}
   edit_config(
     workdir, mesh__model=2, **{f'compute__{k}': x for k, x in other.items()}
   )
-  assert replay.rebuild(str(workdir), 5).config.to_dict() == before.to_dict()
-
-
-def test_the_log_of_the_step_is_found(workdir):
-  rows = [
-    {'kind': 'train', 'step': 4, 'loss': 4.0},
-    {'kind': 'spike', 'step': 5, 'loss': 9.0, 'median': 4.0},
-    {'kind': 'train', 'step': 8, 'loss': 5.0},
-    {'kind': 'skipped', 'step': 7, 'grad_norm': 'nan'},
-  ]
-  (workdir / 'metrics.jsonl').write_text('\n'.join(map(json.dumps, rows)))
-  found = replay.rebuild(str(workdir), 5).logged
-  assert found == {'spike': rows[1], 'train': rows[2]}
-  assert replay.rebuild(str(workdir), 7).logged['skipped'] == rows[3]
+  assert replay.describe(str(workdir), 5) == before
 
 
 def digest(workdir):
@@ -177,56 +169,35 @@ def test_the_run_and_its_data_are_not_changed(workdir):
   )
   edit_config(workdir, data__dir='')
   before = digest(workdir)
-  found = replay.rebuild(str(workdir), 5)
-  replay_rows.measure(found, lambda n: None)
-  replay_rows.predict(found, 0)
+  replay.describe(str(workdir), 5)
   assert digest(workdir) == before
 
 
 def test_a_step_that_the_run_does_not_have_is_refused(workdir):
   for number in (0, 41):
     with pytest.raises(errors.UserError, match='which has steps 1 to 40'):
-      replay.rebuild(str(workdir), number)
-  edit_config(workdir, log__every=10)
-  row = {'kind': 'train', 'step': 10, 'loss': 4.0}
-  (workdir / 'metrics.jsonl').write_text(json.dumps(row))
-  assert replay.rebuild(str(workdir), 20).number == 20
-  with pytest.raises(errors.UserError, match='its log ends at step 10'):
-    replay.rebuild(str(workdir), 21)
+      replay.describe(str(workdir), number)
 
 
 def test_missing_or_other_data_is_refused(workdir, directories, tmp_path):
   edit_config(workdir, data__dir=str(tmp_path / 'gone'))
-  with pytest.raises(errors.UserError, match='in .*gone .data.dir in .*back'):
-    replay.rebuild(str(workdir), 5)
+  with pytest.raises(errors.UserError, match='gone'):
+    replay.describe(str(workdir), 5)
   path = preparation.write_corpus(tmp_path / 'other.txt', seed=1)
   vocab = os.path.join(directories[1], 'vocab.txt')
   recipe = preparation.make_recipe(path, vocab=vocab)
   prepare.prepare(recipe, str(tmp_path / 'other'), prepare.local_runner(1))
   edit_config(workdir, data__dir=str(tmp_path / 'other'))
   with pytest.raises(errors.UserError, match='other data than the run was'):
-    replay.rebuild(str(workdir), 5)
-
-
-def test_without_a_checkpoint_the_data_is_compared_with_the_log(workdir):
-  for step in SAVED:
-    shutil.rmtree(workdir / 'checkpoints' / str(step))
-  facts = {'kind': 'run', 'step': 0, 'data_sha256': '0'}
-  (workdir / 'metrics.jsonl').write_text(json.dumps(facts))
-  with pytest.raises(errors.UserError, match='data_sha256 was .0.'):
-    replay.rebuild(str(workdir), 5)
+    replay.describe(str(workdir), 5)
 
 
 def test_what_is_no_run_or_of_another_model_is_refused(workdir, tmp_path):
   with pytest.raises(errors.UserError, match='cannot read .*config.json'):
-    replay.rebuild(str(tmp_path), 5)
+    replay.describe(str(tmp_path), 5)
   edit_config(workdir, model__mlp_size=16)
   with pytest.raises(errors.UserError, match='does not belong to the check'):
-    replay.rebuild(str(workdir), 5)
+    replay.describe(str(workdir), 5)
   edit_config(workdir, task='other')
   with pytest.raises(errors.UserError, match='only steps of pre-training'):
-    replay.rebuild(str(workdir), 5)
-  edit_config(workdir, model__mlp_size=12, task='pretraining')
-  shutil.rmtree(workdir / 'checkpoints')
-  with pytest.raises(errors.UserError, match='does not exist; train first'):
-    replay.rebuild(str(workdir), 5)
+    replay.describe(str(workdir), 5)
