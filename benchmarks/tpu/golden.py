@@ -21,12 +21,13 @@ import re
 import sys
 import time
 
+import hlo
 import jax
 
 from bert_jax import config, errors, param_names, tasks
 from bert_jax.hardware import accelerators
 from bert_jax.parallel import device_mesh, partition
-from bert_jax.preflight import compile_step, hlo_cost
+from bert_jax.preflight import compile_step
 from bert_jax.runtime import files
 from bert_jax.train import programs, task, tuning
 
@@ -75,19 +76,19 @@ def examine(case: Case) -> dict:
   compiled = compile_training(c, phase, mesh)
   if compiled.text is None:
     raise ValueError(f'{case} does not fit the memory of a device.')
-  found = hlo_cost.count_cost(compiled.text)
+  program = hlo.read(compiled.text)
   return {
     'versions': {
       name: importlib.metadata.version(name) for name in ('jax', 'libtpu')
     },
     'parameters': _shardings(c, mesh),
     'collectives': {
-      kind: f'{n} with {found.collective_bytes[kind]:,} bytes'
-      for kind, n in found.collectives.items()
+      kind: f'{n} with {program.bytes[kind]:,} bytes'
+      for kind, n in program.collectives.items()
     },
-    'kernels': found.kernels,
+    'kernels': program.kernels,
     'estimates': {
-      'cycles': found.cycles,
+      'cycles': program.cycles,
       'temporary_bytes': compiled.memory.temporary,
     },
   }

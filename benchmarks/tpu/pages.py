@@ -11,15 +11,12 @@ compiled.
 
 import argparse
 import importlib.metadata
-import itertools
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import textwrap
-
-from bert_jax.hardware import accelerators, chips
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 PAGE = os.path.join(ROOT, 'docs', 'preflight_pages.md')
@@ -52,12 +49,6 @@ which keeps all that preflight prints of each run, such as `python -m
 bert_jax.preflight --config=configs/large.py --topology=v5e:4x4`, in DIR.
 {missing}
 {summary}
-"""
-CMU = """\
-CMU is model FLOPs per estimated cycle, relative to that of a large matrix
-product ([speed](speed.md)): with the compiler's cycles alone, then adding
-kernels, then random bits, gathers and scatters, then collectives as far as the
-program waits for them.
 """
 
 
@@ -108,35 +99,6 @@ def row(name: str, found: dict, quick: bool) -> str:
   return f'| {" | ".join(cells)} |'
 
 
-def compute_cycle_utilisation(
-  flops: float, seconds: float, chip: chips.Chip
-) -> float:
-  """Returns the FLOPs of a device per cycle, relative to a large product's."""
-  return flops / (seconds * chip.cycles_per_second) / chip.product_flops
-
-
-def utilisation_rows(name: str, found: dict) -> list[str]:
-  """Returns the rows of the second table: CMU of each phase."""
-  chip = accelerators.parse(found['topology']).chip
-  rows = []
-  for phase in found['phases']:
-    parts = phase.get('step_seconds_parts')
-    if parts is None:
-      continue
-    rest = parts['random bits'] + parts['gathers and scatters']
-    seconds = itertools.accumulate(
-      (parts['computation'], parts['kernels'], rest, parts['collectives'])
-    )
-    flops = phase['model_flops_per_step'] / found['devices']
-    tokens = phase['batch_size'] * phase['seq_length'] // found['chips']
-    shares = (
-      f'{compute_cycle_utilisation(flops, s, chip):.3f}' for s in seconds
-    )
-    cells = [name, str(phase['seq_length']), f'{tokens:,}', *shares]
-    rows.append(f'| {" | ".join(cells)} |')
-  return rows
-
-
 def main():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -151,24 +113,16 @@ def main():
   if unknown := [name for name in args.pages if name not in RUNS]:
     parser.error(f'no {unknown[0]!r}; there are {"; ".join(RUNS)}')
   os.makedirs(args.folder, exist_ok=True)
-  rows, utilisations, good = [], [], True
+  rows, good = [], True
   for name in args.pages or RUNS:
     found, quick = run(args.folder, name, args.quick)
     good &= all(program['ok'] for program in found['programs'])
     rows.append(row(name, found, quick))
-    utilisations += utilisation_rows(name, found)
   summary = [
     '| run | programs compiled | length 128: memory, step | length 512 | '
     'hours | layers |',
     '|---|---|---|---|---|---|',
     *rows,
-    '',
-    *CMU.splitlines(),
-    '',
-    '| run | length | tokens of a chip | CMU | + kernels | + rest | '
-    '+ collectives |',
-    '|---|---|---|---|---|---|---|',
-    *utilisations,
   ]
   print('\n'.join(summary))
   if args.write:

@@ -5,8 +5,23 @@ Figures are per chip; in jax, a TPU v2, v3 or 7x chip is two devices.
 
 import dataclasses
 import datetime
+import math
 
-_PRODUCT_FLOPS = 2 * 8192**3  # of the matrix product of `product_cycles`
+import numpy as np
+
+# Sides of two square bfloat16 matrices, and the TFLOP/s that one TPU7x device
+# reaches in their product (Google, AI-Hypercomputer/accelerator-microbenchmarks,
+# Ironwood/Ironwood_Microbenchmarks_readme.md, gemm_multiple_run).
+# fmt: off
+_PRODUCTS = (
+  (128, 2.59), (256, 18.29), (512, 105.1), (1024, 349.7), (2048, 679.3),
+  (4096, 892.9), (16384, 950.1), (32768, 956.4),
+)
+# fmt: on
+_PRODUCTS_PEAK = 2307e12 / 2  # FLOP/s of that device
+# Passes of a TPU's bfloat16 products that one of float32 takes, by what it may
+# be rounded to (docs/speed.md).
+_PASSES = {'float32': 6, 'tensorfloat32': 3, 'bfloat16': 1}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,11 +38,12 @@ class Chip:
   # Of TPUs.
   links: int = 0  # to neighbours
   network_bandwidth: float | None = None  # bytes/s each way to other slices
-  # The compiler's estimate in cycles for the product of two bfloat16 matrices of
-  # 8192 x 8192 on one device.
-  product_cycles: float | None = None
-  cycles_per_second: float | None = None  # converts estimated cycles
-  clock_published: bool = True  # otherwise it is inferred from `flops`
+  # A product whose speed on this chip is published: the side of its two square
+  # bfloat16 matrices, and FLOP/s of one device.
+  product: tuple[int, float] | None = None
+  # What whole steps are expected to reach, at worst and at best, of the speed of
+  # products alone; of a GPU, of its peak.
+  reached: tuple[float, float] = (0.5, 0.85)
 
   # Of GPUs.
   memory: int | None = None  # bytes; a TPU's compiler knows it
@@ -44,21 +60,42 @@ class Chip:
       dtype: type of the activations, `model.dtype`.
       precision: what float32 may be rounded to, `compute.matmul_precision`.
     """
-    if dtype == 'bfloat16' or self.float32_flops is None:
+    if dtype == 'bfloat16':
       return self
+    if self.float32_flops is None:
+      return dataclasses.replace(self, flops=self.flops / _PASSES[precision])
     rounded = precision in ('tensorfloat32', 'bfloat16')
     peak = self.tensorfloat32_flops if rounded else self.float32_flops
     return dataclasses.replace(self, flops=peak)
 
-  @property
-  def product_flops(self) -> float:
-    """FLOPs per estimated cycle of a device in a large matrix product."""
-    return _PRODUCT_FLOPS / self.product_cycles
+  def find_product_share(self, size: float) -> float:
+    """Returns the share of a TPU's peak that a product reaches by itself.
+
+    Products that take as long at the peak are taken to reach as much of it on
+    all TPUs, but for what `product` says of this one.
+
+    Args:
+      size: the cube root of the product's three lengths.
+    """
+    share = _find_share(size, self.flops / self.devices)
+    if self.product is not None:
+      side, flops = self.product
+      peak = get(self.name).flops / self.devices
+      share *= flops / peak / _find_share(side, peak)
+    return share
 
   @property
   def link_speed(self) -> float:
     """Bytes/s of one link of a TPU, in one direction."""
     return self.link_bandwidth / self.links / 2
+
+
+def _find_share(size, peak) -> float:
+  """Returns what TPU7x reaches of its peak in a product that takes as long."""
+  size *= (_PRODUCTS_PEAK / peak) ** (1 / 3)
+  sides, speeds = zip(*_PRODUCTS, strict=True)
+  speed = np.interp(math.log(size), np.log(sides), speeds)
+  return float(speed) * 1e12 / _PRODUCTS_PEAK
 
 
 # Peak, memory and links: Google Cloud's TPU documentation (pages v4, v5e, v5p,
@@ -72,37 +109,25 @@ class Chip:
 # 50 Gbit/s for a v5p chip (the same documentation); 25 GB/s for a host of
 # four chips elsewhere (the scaling book).
 #
-# Clocks: v2 to v4 from the two papers, 1.50 GHz for v5e from the scaling book.
-# v5p, v6e and tpu7x: the peak divided by the matrix units' FLOPs per cycle. A
-# unit of 256 x 256 is assumed to do 2 x 256 x 256 products per cycle: with half
-# of that, v6e would need 3.5 GHz. For tpu7x this gives 2.2 GHz. Google's
-# microbenchmarks (AI-Hypercomputer/accelerator-microbenchmarks, Ironwood) have
-# measured 893 and 950 TFLOP/s a device for products of 4096 and 16384, for
-# which the compiler's cycles need 2.06 and 2.14 GHz
-# (`a71d0fb:benchmarks/tpu/estimate_checks.py`).
+# Products: v6e and tpu7x by Google's microbenchmarks (see `_PRODUCTS`). What steps
+# reach is a judgement, by published runs of other programs and by the compiler's
+# cycles of ours (docs/estimates.md): v6e and tpu7x have less for what is no product.
 # fmt: off
 _TPUS = (
   Chip('v2', ('TPU v2',), 45e12, 700e9, 496e9, devices=2, links=4,
-       network_bandwidth=6.25e9, product_cycles=34.13e6,
-       cycles_per_second=0.70e9),
+       network_bandwidth=6.25e9),
   Chip('v3', ('TPU v3',), 123e12, 900e9, 560e9, devices=2, links=4,
-       network_bandwidth=6.25e9, product_cycles=17.32e6,
-       cycles_per_second=0.94e9),
+       network_bandwidth=6.25e9),
   Chip('v4', ('TPU v4',), 275e12, 1200e9, 540e9, links=6,
-       network_bandwidth=6.25e9, product_cycles=4.524e6,
-       cycles_per_second=1.05e9),
+       network_bandwidth=6.25e9),
   Chip('v5e', ('TPU v5 lite', 'TPU v5e'), 197e12, 819e9, 400e9, links=4,
-       network_bandwidth=3.125e9, product_cycles=9.557e6,
-       cycles_per_second=1.50e9),
+       network_bandwidth=3.125e9),
   Chip('v5p', ('TPU v5', 'TPU v5p'), 459e12, 2765e9, 1200e9, links=6,
-       network_bandwidth=6.25e9, product_cycles=4.652e6,
-       cycles_per_second=1.75e9, clock_published=False),
+       network_bandwidth=6.25e9),
   Chip('v6e', ('TPU v6 lite', 'TPU v6e'), 918e12, 1638e9, 800e9, links=4,
-       network_bandwidth=12.5e9, product_cycles=2.978e6,
-       cycles_per_second=1.75e9, clock_published=False),
+       network_bandwidth=12.5e9, product=(8192, 827e12), reached=(0.33, 0.7)),
   Chip('tpu7x', ('TPU7x',), 2307e12, 7380e9, 1200e9, devices=2, links=6,
-       network_bandwidth=6.25e9, product_cycles=2.605e6,
-       cycles_per_second=2.20e9, clock_published=False),
+       network_bandwidth=6.25e9, product=(4096, 892.9e12), reached=(0.33, 0.7)),
 )
 # fmt: on
 
@@ -119,6 +144,7 @@ def _gpu(name, kind, memory, bandwidth, link, peaks, capability, cores, cache):
     memory=int(memory * 2**30),
     capability=capability,
     multiprocessors=cores,
+    reached=(0.25, 0.65),
     cache=cache * 2**20,
     tensorfloat32_flops=tf32 * 1e12,
     float32_flops=float32 * 1e12,

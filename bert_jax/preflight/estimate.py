@@ -1,244 +1,92 @@
 """Estimates how long a step and a run may take, and what they may cost.
 
-A TPU step takes the compiler's estimated cycles divided by the clock rate, and
-for ops without such an estimate: kernels, the larger of their schedule
-(`kernel_schedules`) and their bytes / memory bandwidth; random bits, gathers
-and scatters, bytes / memory bandwidth; collectives, bytes / bandwidth of the
-links that a chip has in this slice. XLA gives no times for GPUs: their step is a
-roofline, FLOPs / peak and bytes / bandwidth of the data sheet. All estimates get a
-range of error (`RANGES`).
+A roofline, from the figures of `chips`: model FLOPs at a share of the peak, the
+update of the parameters at the bandwidth of the memory, and the collectives at
+that of the links, beside the computation at best and after it at worst.
 """
 
-import collections
 from collections.abc import Sequence
 
 from bert_jax.hardware import accelerators, chips
-from bert_jax.preflight import hlo_cost, kernel_schedules
-
-# No transformer on TPUs is known to have reached more of the peak: MaxText
-# publishes 71 % at most (v5p), MLPerf's BERT 59 % (v4).
-MOST_OF_PEAK = 0.8
-
-_UNCHECKED = 'no run on this chip was compared'
-# {`chips.Chip.name`: (factors of the fast and the slow end, their reason)}.
-#
-# The range must include what is not modelled: waiting for memory within ops,
-# sorts and copies, latency of collectives, gaps between steps. None of these
-# are known before a run, so the factors are judged by the two published runs
-# that can be compared (`a71d0fb:benchmarks/tpu/published.py`), and are wider
-# for chips that no run checks.
-RANGES = {
-  'v2': (0.8, 2.0, f'{_UNCHECKED}; the run of 2018 is not explained'),
-  'v3': (0.8, 1.35, 'one published run, of another program, is inside'),
-  'v4': (0.8, 1.35, 'one published run, of another program, is inside'),
-  'v5e': (0.8, 1.6, _UNCHECKED),
-  'v5p': (0.8, 1.6, f'{_UNCHECKED}; its clock is inferred'),
-  # On v2 to v5p it is 88 to 100 %, so the chip may be faster by a third.
-  'v6e': (
-    *(0.65, 1.7),
-    f'{_UNCHECKED}; its clock is inferred, and by it large products are '
-    'expected to reach 70 % of the peak only',
-  ),
-  'tpu7x': (
-    *(0.8, 1.7),
-    f'{_UNCHECKED}, only published speeds of products; its clock is inferred',
-  ),
-}
 
 
-# Shares of a GPU's peak that BERT programs reach, at worst and at best.
-_GPU_SHARES = (0.25, 0.65)
-_GPU_WHY = '25 to 65 % of the peak'
-
-
-def _describe_step(seconds, ends, parts, why, flops, peak) -> dict:
-  """Returns a step for JSON.
+def list_shares(
+  chip: chips.Chip, tokens: float, hidden: int, mlp: float
+) -> tuple[tuple[float, float], str]:
+  """Returns which shares of its peak a chip may reach, and why, as a line.
 
   Args:
-    seconds: the estimate; for a GPU, at the middle of `_GPU_SHARES`.
-    ends: [lowest, highest] seconds of the range of error.
-    parts: {name: seconds}, whose sum is `seconds`; for a GPU, at its peak.
-    why: the reason for the range, a line to print.
-    peak: FLOP/s of all chips.
+    chip: from `chips.Chip.for_products`.
+    tokens: that a device computes at a time.
+    hidden: model.hidden_size.
+    mlp: model.mlp_size, or the device's part of it.
   """
-  low, high = ends
-  return {
-    'step_seconds_estimate': [low, high],
-    'step_seconds_model': seconds,
-    'step_seconds_parts': parts,
-    'step_seconds_range': why,
-    'utilisation_estimate': [flops / high / peak, flops / low / peak],
-  }
+  worst, best = chip.reached
+  if chip.memory is not None:  # a GPU
+    return chip.reached, f'{worst:.0%} to {best:.0%} of the peak'
+  alone = chip.find_product_share((tokens * hidden * mlp) ** (1 / 3))
+  source = 'TPU7x' if chip.product is None else 'this chip'
+  why = (
+    f'{alone * worst:.0%} to {alone * best:.0%} of the peak, {worst:g} to '
+    f'{best:g} x the {alone:.0%} that products of this size reach by '
+    f'measurements on {source}'
+  )
+  return (alone * worst, alone * best), why
 
 
-def estimate_tpu_step(
-  cost: hlo_cost.Cost,
-  schedule: Sequence[hlo_cost.Piece],
-  topology: accelerators.Topology,
-  attention: tuple[str, int],
+def estimate_step(
   flops: float,
-) -> dict:
-  """Estimates a compiled step for JSON.
-
-  Args:
-    cost: of one device; the devices of a chip share memory and links evenly.
-    schedule: its pieces, from `hlo_cost.list_schedule`.
-    attention: from `kernel_schedules.describe_attention`.
-    flops: model FLOPs of all devices; bounds the speed of the step by
-      `MOST_OF_PEAK`.
-  """
-  chip = topology.chip
-  parts = _time_parts(cost, topology, attention)
-  covered = _find_covered_share(schedule, topology, attention)
-  parts['collectives'] *= 1 - covered
-  seconds = sum(parts.values())
-  fast, slow, reason = RANGES[chip.name]
-  why = f"{fast:g} to {slow:g} x the model's time: {reason}"
-  peak = chip.flops * topology.chips
-  least = flops / (MOST_OF_PEAK * peak)
-  ends = max(seconds * fast, least), max(seconds * slow, least)
-  step = _describe_step(seconds, ends, parts, why, flops, peak)
-  return step | {'collectives_covered_share': covered}
-
-
-def _find_covered_share(schedule, topology, attention) -> float:
-  """Returns the share of the collectives' seconds that no device waits for.
-
-  An asynchronous collective runs from its start, in parallel with ops until its
-  result is awaited. Permutations of the same pairs wait for each other;
-  permutations of different pairs use different links, other collectives all.
-  """
-  now = total = waited = 0.0
-  free: dict[str, float] = {}  # when links are free, by pairs
-  ends = {}
-  for piece in schedule:
-    parts = _time_parts(piece.cost, topology, attention)
-    took, began = parts.pop('collectives'), now
-    now += sum(parts.values())
-    if took:
-      (links, *more) = piece.cost.group_bytes
-      links = links if '>' in links and not more else ''
-      busy = [
-        t for pairs, t in free.items() if pairs in ('', links) or not links
-      ]
-      end = max(began if piece.starts else now, *busy, 0) + took
-      free[links], total = end, total + took
-      if piece.starts:
-        ends[piece.starts] = end
-      else:
-        waited, now = waited + end - now, end
-    end = max(ends.pop(piece.awaits, now), now)
-    waited, now = waited + end - now, end
-  return max(1 - waited / total, 0.0) if total else 0.0
-
-
-def _time_parts(cost, topology, attention) -> dict[str, float]:
-  """Returns {part: seconds} of a device, one after the other."""
-  chip = topology.chip
-  memory = chip.hbm_bandwidth / chip.devices
-  return {
-    'computation': cost.cycles / chip.cycles_per_second,
-    'random bits': cost.rng_bytes / memory,
-    'kernels': _kernels(cost, chip, memory, *attention),
-    'gathers and scatters': cost.moved_bytes / memory,
-    'collectives': sum(
-      _collective(group, sent, topology)
-      for group, sent in cost.group_bytes.items()
-    ),
-  }
-
-
-def _kernels(cost, chip, memory, generator, head_size) -> float:
-  """Returns the seconds of all kernels, each bound by schedule or memory."""
-  speed = chip.product_flops * chip.cycles_per_second * kernel_schedules.SHARE
-  seconds = 0.0
-  for name, moved in cost.kernel_bytes.items():
-    products = cost.kernel_flops.get(name, 0) / speed
-    times = kernel_schedules.look_up(chip.name, generator, name, head_size)
-    seconds += max(products * times, moved / memory)
-  return seconds
-
-
-def _collective(group: str, sent: float, topology) -> float:
-  """Returns the seconds of a device's collectives over one kind of group.
-
-  Collectives over all chips of a slice use all axes at once. Those over some of
-  the chips are assumed to use the links of one axis, which has the fewest. In a
-  permutation, each pair of chips has a link of its own.
-
-  Args:
-    group: devices of a group, a key of `hlo_cost.Cost.group_bytes`.
-    sent: bytes that the device sends.
-  """
-  chip = topology.chip
-  each = topology.chips // topology.slices
-  if '>' in group:
-    pairs = [pair.split('>') for pair in group.split(',')]
-    ways = [[int(d) // chip.devices for d in pair] for pair in pairs]
-    if any(a // each != b // each for a, b in ways):
-      return sent / chip.network_bandwidth
-    leaving = collections.Counter(a for a, b in ways if a != b)
-    if leaving:
-      return sent * max(leaving.values()) / chip.link_speed
-    return sent / (chip.hbm_bandwidth / chip.devices)
-  devices = [int(d) for d in group.split(',')]
-  places = {d // chip.devices for d in devices}  # chips
-  if len(places) == 1:  # between the devices of a chip, through its memory
-    return sent / (chip.hbm_bandwidth / chip.devices)
-  # Bytes that cross the links, without those between devices of a chip.
-  n, g = len(devices), len(places)
-  sent *= (1 - 1 / g) / (1 - 1 / n)
-  # If a group has one device per chip, the other devices' groups send as well.
-  sent *= chip.devices * g / n
-  if len({place // each for place in places}) > 1:
-    return sent / chip.network_bandwidth
-  links = topology.axis_links
-  if g < each:
-    links = [min(n for n in links if n)]
-  return sent / (sum(links) * chip.link_speed)
-
-
-def estimate_gpu_step(
-  flops: float,
-  chip: chips.Chip,
-  count: int,
+  peak: float,
+  shares: tuple[float, float],
+  why: str,
   others: dict[str, float],
 ) -> dict:
-  """Estimates a step for JSON from the peak of the chips alone.
+  """Estimates a step for JSON.
 
   Args:
     flops: of the global batch.
-    chip: a GPU, from `chips.Chip.for_products`.
-    others: {name: seconds} of other work than products, see `time_update`.
+    peak: FLOP/s of all chips.
+    shares: of the peak, at worst and at best, and `why`, a line to print.
+    others: seconds of `optimizer` and `collectives`.
   """
-  worst, best = _GPU_SHARES
-  peak = chip.flops * count
-  least = flops / peak
-  parts = {'computation at peak': least, **others}
-  rest = sum(parts.values()) - least
-  middle = least / ((worst + best) / 2) + rest
-  ends = least / best + rest, least / worst + rest
-  return _describe_step(middle, ends, parts, _GPU_WHY, flops, peak)
+  least, (worst, best) = flops / peak, shares
+  low = max(least / best, others['collectives']) + others['optimizer']
+  high = least / worst + sum(others.values())
+  return {
+    'step_seconds_estimate': [low, high],
+    'step_seconds_parts': {'computation at peak': least, **others},
+    'step_seconds_range': why,
+    'utilisation_estimate': [least / high, least / low],
+  }
 
 
-def time_update(
-  parameters: float, state: float, weights: float, chip: chips.Chip, count: int
-) -> dict[str, float]:
-  """Returns seconds that GPUs need at least to update the parameters.
+def time_update(parameters: float, state: float, chip: chips.Chip) -> float:
+  """Returns seconds that a device needs at least to update its parameters.
 
   Args:
-    parameters: bytes of a device's parameters.
+    parameters: bytes of the device's parameters.
     state: bytes of them and of the optimizer's state.
-    weights: bytes of all parameters in the activations' type.
-    count: GPUs of a host, which share gradients and weights.
   """
   # The state is read and written, the gradient read.
-  moved = 2 * state + parameters
-  sent = 2 * weights * (count - 1) / count
-  return {
-    'optimizer': moved / chip.hbm_bandwidth,
-    'collectives': sent / (chip.link_bandwidth / 2),
-  }
+  return (2 * state + parameters) / (chip.hbm_bandwidth / chip.devices)
+
+
+def time_collectives(sent: float, topology: accelerators.Topology) -> float:
+  """Returns the seconds of the sums of gradients and the gathers of weights.
+
+  Args:
+    sent: bytes of all gradients and weights of a device.
+  """
+  chip, slices = topology.chip, topology.slices
+  if not topology.is_tpu:  # hosts are taken to be linked as GPUs are
+    n = topology.chips
+    return sent * (1 - 1 / n) / (chip.link_bandwidth / 2)
+  each = topology.chips // slices
+  links = sum(topology.axis_links) * chip.link_speed
+  seconds = sent * (1 - 1 / each) / links if each > 1 else 0.0
+  if slices > 1:  # each chip exchanges its part with those of other slices
+    seconds += sent / each * (1 - 1 / slices) / chip.network_bandwidth
+  return seconds
 
 
 def estimate_run(

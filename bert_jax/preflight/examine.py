@@ -10,13 +10,7 @@ from bert_jax import tasks
 from bert_jax.hardware import accelerators
 from bert_jax.hardware.chips import PRICES_AS_OF, USD_PER_CHIP_HOUR
 from bert_jax.parallel import agreement, device_mesh
-from bert_jax.preflight import (
-  compile_step,
-  estimate,
-  hlo_cost,
-  kernel_schedules,
-  largest_batch,
-)
+from bert_jax.preflight import compile_step, estimate, largest_batch
 from bert_jax.train import programs, task
 
 _QUICK_LAYERS = 2, 4
@@ -161,24 +155,21 @@ def _examine_phase(config, topology, mesh, phase, usable, steps):
     'memory': dataclasses.asdict(memory),
     **batch,
   }
-  if not topology.is_tpu:
-    return facts | _estimate_on_gpus(config, topology, memory, sums, facts)
-  if any(step.text is None for step in steps):
-    return facts
-  cost = _extrapolate([hlo_cost.count_cost(step.text) for step in steps], along)
-  facts |= {'cost': dataclasses.asdict(cost)}
-  return facts | estimate.estimate_tpu_step(
-    cost,
-    hlo_cost.list_schedule(steps[-1].text),
-    topology,
-    kernel_schedules.describe_attention(config),
-    facts['model_flops_per_step'],
-  )
+  return facts | _estimate(config, topology, mesh, phase, memory, sums, facts)
 
 
-def _extrapolate(found, along):
-  """Returns what was found for all layers; `along` as of `hlo_cost.extrapolate`."""
-  return found[0] if along is None else hlo_cost.extrapolate(*found, along)
+def _extrapolate(memories, along):
+  """Returns the memory of all layers, on a line through those of few.
+
+  Args:
+    along: (layers of the first, of the second, all); None is the first's.
+  """
+  if along is None:
+    return memories[0]
+  x, y, z = along
+  pairs = zip(*map(dataclasses.astuple, memories), strict=True)
+  line = (max(a + (b - a) * (z - x) / (y - x), 0) for a, b in pairs)
+  return compile_step.Memory(*line)
 
 
 def _count_weights(config, sums):
@@ -197,18 +188,30 @@ def _count_fixed(config, topology, memory, sums):
   return state + gradients * (2 if copied else 1)
 
 
-def _estimate_on_gpus(config, topology, memory, sums, facts):
-  chip, count = topology.chip, topology.chips
-  chip = chip.for_products(config.model.dtype, config.compute.matmul_precision)
-  others = estimate.time_update(
-    memory.parameters,
-    memory.parameters + memory.optimizer,
-    _count_weights(config, sums),
-    *(chip, count),
+def _estimate(config, topology, mesh, phase, memory, sums, facts):
+  """Returns the seconds of a step, see `estimate`."""
+  model, chip = config.model, topology.chip
+  chip = chip.for_products(model.dtype, config.compute.matmul_precision)
+  tokens = phase.batch_size * phase.seq_length / mesh.shape['data']
+  shares, why = estimate.list_shares(
+    chip,
+    tokens / phase.accumulate,
+    model.hidden_size,
+    model.mlp_size / config.mesh.model,
   )
-  return estimate.estimate_gpu_step(
-    facts['model_flops_per_step'], chip, count, others
-  )
+  summed = sums * jnp.dtype(config.optimizer.reduce_dtype).itemsize // 4
+  sent = summed + _count_weights(config, sums)
+  if config.mesh.model > 1:  # four sums of activations per layer
+    own = tokens * model.hidden_size * jnp.dtype(model.dtype).itemsize
+    sent += 4 * model.num_layers * 2 * own
+  others = {
+    'optimizer': estimate.time_update(
+      memory.parameters, memory.parameters + memory.optimizer, chip
+    ),
+    'collectives': estimate.time_collectives(sent, topology),
+  }
+  flops, peak = facts['model_flops_per_step'], chip.flops * topology.chips
+  return estimate.estimate_step(flops, peak, shares, why, others)
 
 
 def make_report(

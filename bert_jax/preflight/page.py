@@ -6,15 +6,17 @@ from bert_jax.hardware import accelerators
 
 _GIB = 2**30
 _INDENT = ' ' * 14
-# How a step on GPUs is described, see `estimate` and `gpu_compiler`.
-_GPU_MODEL = (
-  'Time: a roofline, not a measurement, from the data sheet: products at a',
-  'share of the peak, the update at the bandwidth of the memory and the links.',
+_MODEL = (
+  'Time: a roofline, not a measurement, from data sheets: products at a share of',
+  'the peak, the update at the bandwidth of the memory, and the collectives at',
+  'that of the links, beside the computation at best, after it at worst.',
+)
+_GPU_MEMORY = (
   'Memory: as compiled without a GPU. With one, XLA times several ways to compute',
   'each product, and may choose one that needs a little more or less. By default',
   'jax takes 75 % of a GPU; XLA_CLIENT_MEM_FRACTION=0.92 is more.',
-  'Not included: input, evaluation, checkpoints, compiling, restarts.',
 )
+_LEFT_OUT = 'Not included: input, evaluation, checkpoints, compiling, restarts.'
 
 
 def render(report: dict, topology: accelerators.Topology) -> list[str]:
@@ -124,7 +126,7 @@ def _time(facts):
   n = facts['batch_size']
   return [
     f'  time        {_milliseconds(low)} to {_milliseconds(high)} per step '
-    f'(estimated); by the model {_milliseconds(facts["step_seconds_model"])}:',
+    '(estimated):',
     f'              {parts}',
     f'              {n / high:,.0f} to {n / low:,.0f} sequences/s, '
     f'{share[0]:.0%} to {share[1]:.0%} of the peak',
@@ -162,31 +164,23 @@ def _model(report, topology):
   found = ['Estimates, not measurements.']
   for line in sorted(why):
     found += textwrap.wrap(f'Range: {line}.', 78)
-  if not topology.is_tpu:
-    hosts = ['Between hosts, links are taken to be as fast as within one.']
-    return [*found, *_GPU_MODEL, *(hosts if report['slices'] > 1 else [])]
+  found += _MODEL
   chip = topology.chip
-  clock = f'{chip.cycles_per_second / 1e9:.2f} GHz'
-  if not chip.clock_published:
-    clock += ' (inferred from the peak)'
-  links = sum(topology.axis_links)
-  found += [
-    f"Model: the compiler's cycles at {clock}; attention kernels by their "
-    'schedules;',
-    f'random bits, gathers and scatters at {chip.hbm_bandwidth / 1e9:,.0f} GB/s '
-    'of memory;',
-    f'collectives over all chips by {links} link(s) of '
-    f'{chip.link_speed / 1e9:,.0f} GB/s each way,',
-    'over a part of them by links of one axis, while the program waits for them.',
-    'Not included: sorts, copies overlapped with computation, latencies, input,',
-    'evaluation, checkpoints, compiling, restarts.',
-  ]
-  if report['slices'] > 1:
+  if topology.is_tpu:
+    links = sum(topology.axis_links)
     found.append(
-      f'Between slices, {chip.network_bandwidth / 1e9:,.1f} GB/s each way for a '
-      'chip.'
+      f'Links: {links} of {chip.link_speed / 1e9:,.0f} GB/s each way for a chip'
+      + f', {chip.network_bandwidth / 1e9:,.1f} GB/s to other slices'
+      * (report['slices'] > 1)
+      + '.'
     )
-  return found
+  else:
+    found += _GPU_MEMORY
+    if report['slices'] > 1:
+      found.append(
+        'Between hosts, links are taken to be as fast as within one.'
+      )
+  return [*found, _LEFT_OUT]
 
 
 def _size(n):

@@ -15,23 +15,22 @@ def test_real_and_described_devices_are_found():
 TPUS = [c for c in chips.CHIPS if c.kinds[0].startswith('TPU')]
 
 
-@pytest.mark.parametrize(
-  'name, units, width, share',
-  [
-    *(('v2', 2, 128, 1.00), ('v3', 4, 128, 0.97), ('v4', 8, 128, 0.93)),
-    *(('v5e', 4, 128, 0.88), ('v5p', 8, 128, 0.90)),
-    # Taken to do two products per cycle.
-    *(('v6e', 2 * 2, 256, 0.70), ('tpu7x', 2 * 4, 256, 0.81)),
-  ],
-)
-def test_the_clock_agrees_with_the_peak_and_with_large_products(
-  name, units, width, share
-):
-  chip = chips.get(name)
-  by_units = units * 2 * width**2 * chip.cycles_per_second
-  assert by_units == pytest.approx(chip.flops, rel=0.03)
-  found = chip.product_flops * chip.cycles_per_second * chip.devices
-  assert found / chip.flops == pytest.approx(share, abs=0.01)
+def test_products_reach_what_was_published():
+  def share(name, size, dtype='bfloat16'):
+    chip = chips.get(name).for_products(dtype, 'float32')
+    return chip.find_product_share(size)
+
+  for size, tflops in ((1024, 350), (2048, 679), (4096, 893), (32768, 956)):
+    assert share('tpu7x', size) == pytest.approx(tflops / 1153.5, abs=1e-3)
+  assert share('v6e', 8192) == pytest.approx(827 / 918)
+  # Between them, and beyond, it grows with the size and ends below the peak.
+  for name in (chip.name for chip in TPUS):
+    found = [share(name, 2**i) for i in range(5, 17)]
+    assert found == sorted(found) and found[-1] < 0.95
+  # What takes as long at the peak reaches as much of it.
+  smaller = (197 / 1153.5) ** (1 / 3)
+  assert share('v5e', 2048 * smaller) == pytest.approx(679.3 / 1153.5)
+  assert share('v5e', 1024, 'float32') > share('v5e', 1024)
 
 
 GPUS = [c for c in chips.CHIPS if c.kinds[0].startswith('NVIDIA')]
@@ -56,7 +55,11 @@ def test_the_peak_is_that_of_the_type():
   assert peak('a100-40gb', 'float32', 'tensorfloat32') == 156e12
   assert peak('a100-40gb', 'float32', 'bfloat16') == 156e12
   assert peak('a100-40gb', 'float32', 'float32') == 19.5e12
-  assert peak('v4', 'float32', 'float32') == 275e12
+  assert peak('v4', 'bfloat16', 'float32') == 275e12
+  # Six and three passes of bfloat16, and one.
+  assert peak('v4', 'float32', 'float32') == 275e12 / 6
+  assert peak('v4', 'float32', 'tensorfloat32') == 275e12 / 3
+  assert peak('v4', 'float32', 'bfloat16') == 275e12
 
 
 def test_names_and_kinds_are_of_one_chip():

@@ -15,7 +15,7 @@ from bert_jax import config, errors
 from bert_jax.hardware import accelerators
 from bert_jax.parallel import agreement
 from bert_jax.preflight import __main__ as preflight
-from bert_jax.preflight import examine
+from bert_jax.preflight import compile_step, examine
 from bert_jax.preflight.page import render
 from bert_jax.train import programs, task
 from tests import commands, processes
@@ -53,9 +53,8 @@ def facts(**changes):
     'largest_batch_estimate': 96,
     'accumulate_that_fits_estimate': 1,
     'step_seconds_estimate': [0.5, 1.0],
-    'step_seconds_model': 0.75,
-    'step_seconds_parts': {'computation': 0.5, 'collectives': 0.25},
-    'step_seconds_range': 'no run on this chip was compared',
+    'step_seconds_parts': {'computation at peak': 0.3, 'collectives': 0.25},
+    'step_seconds_range': '30% to 60% of the peak',
     'utilisation_estimate': [0.25, 0.5],
     **changes,
   }
@@ -91,9 +90,10 @@ def test_report_has_the_versions(
 FITS = [
   *('FITS, 10.00 GiB to spare: 6.00 of 16.00 GiB', 'per device (compiled)'),
   'at most about 96 sequences',
-  '500 ms to 1 s per step (estimated); by the model 750 ms:',
-  'Range: no run on this chip was compared.',
-  'over all chips by 2 link(s) of 50 GB/s each way',
+  '500 ms to 1 s per step (estimated):\n',
+  'computation at peak 300 ms, collectives 250 ms\n',
+  'Range: 30% to 60% of the peak.',
+  'Links: 2 of 50 GB/s each way for a chip.',
   '32 to 64 sequences/s, 25% to 50% of the peak',
   # 3,600 steps of 0.5 to 1 s on 16 chips.
   *('0.5 to 1 hours, 8 to 16 chip-hours', '$9.6 to 19.2 at $1.20 per chip'),
@@ -113,7 +113,7 @@ NO_TIME = ['time        not known: the step did not comp', 'run: not estimated']
     (
       {},
       {'slices': 2},
-      ['Between slices, 3.1 GB/s each way', '2 slices of v5e'],
+      ['each way for a chip, 3.1 GB/s to other slices.', '2 slices of v5e'],
     ),
     ({'accumulate': 2}, {}, ['32 sequences of 128 tokens in 2 micro-batches']),
     (
@@ -168,6 +168,53 @@ def test_steps_that_follow_from_the_data_are_not_known():
   assert examine.describe_phase(c, chosen, 2**30)['steps'] == 500
   report, _ = reported(facts(steps=None))
   assert report['run_estimate'] is None
+
+
+def test_memory_lies_on_a_line_over_the_layers():
+  two = compile_step.Memory(1, 2, 5, 100, 0)
+  four = compile_step.Memory(3, 6, 5, 60, 0)
+  found = examine._extrapolate([two, four], (2, 4, 12))
+  assert found == compile_step.Memory(11, 22, 5, 0, 0)
+  assert examine._extrapolate([two], None) is two
+
+
+def test_the_time_of_a_step_is_that_of_its_config_and_slice():
+  c = config.pretraining('base')
+  c.model.dtype = 'bfloat16'
+  where = accelerators.parse('v5e:2x2')
+  memory = compile_step.Memory(2e8, 4e8, 0, 0, 0)
+
+  def estimate(**changes):
+    this = c.copy_and_resolve_references()
+    this.update_from_flattened_dict(
+      {name.replace('__', '.'): x for name, x in changes.items()}
+    )
+    mesh = types.SimpleNamespace(shape={'data': 4 // this.mesh.model})
+    phase, *_ = task.list_phases(this)
+    facts = examine.describe_phase(this, phase, 0)
+    return examine._estimate(this, where, mesh, phase, memory, 4e8, facts)
+
+  found = estimate()
+  # 70 GFLOPs a row; 4 chips of 197 TFLOP/s.
+  parts = found['step_seconds_parts']
+  assert parts['computation at peak'] == pytest.approx(
+    256 * 70e9 / 788e12, 0.03
+  )
+  # 1.4 GB of memory at 819 GB/s; 3/4 of 600 MB on 2 links of 50 GB/s.
+  assert parts['optimizer'] == pytest.approx(1.4e9 / 819e9)
+  assert parts['collectives'] == pytest.approx(0.75 * 6e8 / 100e9)
+  low, high = found['step_seconds_estimate']
+  assert 0.030 < low < 0.040 and 0.060 < high < 0.070
+  # Six passes, and weights of twice the size.
+  wide = estimate(model__dtype='float32')
+  assert wide['step_seconds_parts']['computation at peak'] == pytest.approx(
+    6 * parts['computation at peak']
+  )
+  assert wide['step_seconds_parts']['collectives'] == pytest.approx(6e-3)
+  less = estimate(optimizer__reduce_dtype='bfloat16')
+  assert less['step_seconds_parts']['collectives'] == pytest.approx(3e-3)
+  split = estimate(mesh__model=2)
+  assert split['step_seconds_parts']['collectives'] > parts['collectives']
 
 
 def test_page_says_which_programs_cannot_be_compiled_and_why():
@@ -289,8 +336,8 @@ def test_every_program_is_compiled_for_absent_chips(tmp_path):
   found = report['phases'][0]
   assert found['compute']['attention'] == 'fused'
   assert found['usable_bytes'] == 15.75 * 2**30
-  assert found['cost']['cycles'] > 0
-  assert sum(found['cost']['group_bytes'].values()) > 0
+  low, high = found['step_seconds_estimate']
+  assert 0 < low < high and found['step_seconds_parts']['collectives'] > 0
   # Adam's two moments lie where their parameters do.
   memory = found['memory']
   assert memory['optimizer'] == pytest.approx(
