@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from bert_jax.corpus import formats, mediawiki, prose, text_files, tfds_text
-from bert_jax.corpus.document import Document
+from bert_jax.corpus.document import Document, fold
 
 PYTHON_DOCS = 'python-docs'
 
@@ -99,7 +99,7 @@ def read_documents(
       )
     else:
       found = _file(part, layout, field, counts, invalid)
-    for document in found:
+    for document in map(fold, found):
       if document.paragraphs:
         yield document
       else:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import struct
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -62,7 +63,7 @@ class Segment(NamedTuple):
 class Text(NamedTuple):
   """A document, or a part of a long one, in a bucket."""
 
-  digest: bytes  # hash of the text; identifies it
+  digest: bytes  # hash of the text (NFC); identifies it
   passes: int  # how many times it is cut into pairs
   source: int  # index of its input
   part: int  # index within the document that it is a part of
@@ -177,8 +178,10 @@ def _read_documents(
 
 def _record(document: Document, source: int, part: int, parts: int, recipe):
   """Returns the digest of a part, its bytes on disk and its text's size."""
-  raw = '\n'.join(document.paragraphs).encode()
-  digest = hashlib.blake2b(raw, digest_size=16).digest()
+  text = '\n'.join(document.paragraphs)
+  raw = text.encode()
+  seen = raw if text.isascii() else unicodedata.normalize('NFC', text).encode()
+  digest = hashlib.blake2b(seen, digest_size=16).digest()
   weight = recipe.weights[source] if recipe.weights else 1.0
   passes = draw_passes(digest, recipe.passes * weight)
   are_sentences = document.are_sentences

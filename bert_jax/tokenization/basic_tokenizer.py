@@ -71,15 +71,17 @@ def is_ideograph(c: str) -> bool:
   return any(first <= ord(c) <= last for first, last in _CJK)
 
 
-def _clean(c: str) -> str:
+def _cleaned(c: str) -> str:
   category = unicodedata.category(c)
   if c in '\t\n\r' or category == 'Zs':
     return ' '
   if c in '\0\ufffd' or category in ('Cc', 'Cf'):
     return ''
-  if is_ideograph(c):
-    return f' {c} '
   return c
+
+
+def _clean(c: str) -> str:
+  return f' {c} ' if is_ideograph(c) else _cleaned(c)
 
 
 def _unaccented(c: str) -> str:
@@ -114,6 +116,8 @@ class _Table(dict):
     return self[code]
 
 
+# Drops what no word holds, and makes spaces of most white space.
+CLEANED = _Table(_cleaned)
 _CLEAN = _Table(_clean)
 _UNACCENTED = _Table(_unaccented)
 _CASED = _Table(_cased)

@@ -1,10 +1,55 @@
 import pytest
 
-from bert_jax.corpus.document import Document, split
+from bert_jax.corpus.document import Document, fold, split
+from bert_jax.tokenization import basic_tokenizer
 
 
-def test_paragraphs_are_split_and_white_space_is_reduced():
-  paragraphs = ['Dr. Smith  left.\nHe was\ttired. ', '', ' \n', 'So it ends']
+def test_copies_become_equal_and_nothing_is_left_of_blank_paragraphs():
+  one = (
+    'Dr. Smith  left. He was\u00a0tired. ',
+    '',
+    ' \n\u200b',
+    'So it\u2028ends',
+  )
+  other = (
+    '\ufeffDr. Smith left.\u200b He was tired.',
+    'So\u00ad it  ends',
+    '\u200d',
+  )
+  assert fold(Document([*one])) == fold(Document([*other]))
+  assert fold(Document([*one], True)) == (
+    ['Dr. Smith left. He was tired.', 'So it ends'],
+    True,
+  )
+
+
+@pytest.mark.parametrize(
+  'text, folded',
+  [
+    ('ភាសា\u200bខ្មែរ', 'ភាសា ខ្មែរ'),
+    ('ภาษา\u200b\u200bไทย\u200b', 'ภาษา ไทย'),
+    ('\u200bမြန်မာ\u200bABC', 'မြန်မာ ABC'),
+    ('ພາສາ\u200b1', 'ພາສາ 1'),
+    ('བོད\u200bསྐད', 'བོད སྐད'),
+    ('soft\u200bware', 'software'),
+    ('می\u200cخواهم', 'میخواهم'),  # as by the tokenizer
+  ],
+)
+def test_a_zero_width_space_ends_words_of_scripts_without_spaces(text, folded):
+  assert fold(Document([text])).paragraphs == [folded]
+
+
+def test_folding_changes_no_word_and_most_text_not_at_all():
+  texts = ['Any text, “such” as – Gödel’s 1.5 €.', '中文。', '한국어 e\u0301']
+  assert fold(Document(texts)).paragraphs == texts
+  odd = 'a\u00a0b\u3000c\x85d\u2029e\ufefff\u2060g\u200eh\ti\u0000j ﬁ\ufffd'
+  [folded] = fold(Document([odd])).paragraphs
+  words = basic_tokenizer.split_words
+  assert words(folded, True) == words(odd, True)
+
+
+def test_paragraphs_are_split():
+  paragraphs = ['Dr. Smith left. He was tired.', 'So it ends']
   assert split(Document(paragraphs), 'en') == [
     'Dr. Smith left.',
     'He was tired.',
@@ -13,8 +58,7 @@ def test_paragraphs_are_split_and_white_space_is_reduced():
 
 
 def test_sentences_are_left_alone():
-  lines = ['One. Two.  Three.', ' ']
-  assert split(Document(lines, True), 'en') == ['One. Two.  Three.']
+  assert split(Document(['One. Two.'], True), 'en') == ['One. Two.']
 
 
 @pytest.mark.parametrize(

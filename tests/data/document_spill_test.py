@@ -51,6 +51,16 @@ def test_a_full_buffer_is_written_before_the_end(tmp_path, monkeypatch):
   assert len(list(document_spill.read_texts(segments))) == 100
 
 
+def test_copies_of_other_white_space_and_normal_form_have_one_digest(tmp_path):
+  path = tmp_path / 'a.txt'
+  same = ['Gödel  left.', '\ufeffGo\u0308del\u00a0left.', 'Gödel left.\u200b']
+  path.write_text('\n\n'.join([*same, 'godel left.', '\u200b\u200b']), 'utf-8')
+  found, segments = _read(path, tmp_path)
+  texts = list(document_spill.read_texts(segments))
+  assert len(texts) == 4 and found['counts']['empty_documents'] == 1
+  assert len({text.digest for text in texts}) == 2
+
+
 def test_shards_hold_their_shares():
   recipe = preparation.make_recipe('x', shards=8)
   shards = [document_spill.choose_shard(d, recipe) for d in _digests(8000)]
