@@ -17,6 +17,7 @@ SPECIAL_TOKENS = 3  # [CLS] first [SEP] second [SEP]
 # Tags of hashes, so that different draws for one pair are independent.
 _TARGET, _CUT, _OTHER, _START, _FRONT = 1, 2, 3, 4, 5
 
+_PIECES = 5  # of a long sentence in a row; of longer ones more is truncated
 _STEPS = 32  # pairs per document whose random numbers are drawn at once
 _WORD = 64  # bits per hash
 
@@ -53,6 +54,27 @@ class Pairs:
     """Returns the tokens of each pair, special tokens included, [N]."""
     sizes = self.spans[:, :, 1] - self.spans[:, :, 0]
     return sizes.sum(1) + SPECIAL_TOKENS
+
+
+def cut_sentences(texts: Texts, begins_word: np.ndarray, length: int) -> Texts:
+  """Cuts sentences that do not fit a row into pieces, which then count as such.
+
+  Google's code truncates them. Cuts are before words (bool [tokens]) unless a
+  word is longer than half a row.
+  """
+  room = length - SPECIAL_TOKENS
+  size = -(-room // _PIECES)
+  reach = max(room // 2, 2 * size)
+  cuts: list[int] = []
+  for k in np.flatnonzero(np.diff(texts.sentences) > room).tolist():
+    at, end = texts.sentences[k : k + 2].tolist()
+    while end - at >= 2 * size:
+      # argmax is 0 if no word begins there.
+      at += size + int(begins_word[at + size : min(at + reach, end)].argmax())
+      cuts.append(at)
+  sentences = np.sort(np.concatenate([texts.sentences, np.array(cuts, int)]))
+  documents = np.searchsorted(sentences, texts.sentences[texts.documents])
+  return dataclasses.replace(texts, sentences=sentences, documents=documents)
 
 
 def make_pairs(

@@ -32,6 +32,7 @@ from bert_jax.tokenization import tokenizer
 
 MIN_DOCUMENTS = 2  # a random second text needs another document
 
+_ONE = np.int32(1)  # with an int, np.add.at takes fifty times as long
 _WEIGHT = 1 << 20  # of a document, in draws of random second texts
 _BATCH_CHARS = 2_000_000
 _PAIRS_AT_ONCE = 300_000  # 100 MB with their temporary arrays
@@ -67,6 +68,7 @@ class _Tokens:
 
   ids: np.ndarray  # of all documents, concatenated
   texts: pairs.Texts
+  begins_word: np.ndarray  # bool, of each of `ids`
   names: np.ndarray  # uint64 [documents], the beginning of each digest
   passes: np.ndarray  # int [documents], how often each is cut into pairs
   sources: np.ndarray  # int [documents], the input of each, ascending
@@ -181,14 +183,15 @@ def _unique(shard: Shard) -> tuple[list[document_spill.Text], int]:
 def _tokenizer(
   path: str, lowercase: bool, strip_accents: bool, modified: float
 ):
-  """Returns a tokenizer, shared with its caches by all shards of a process."""
+  """Returns a process's tokenizer, and which of its pieces begin words."""
   del modified  # only part of the cache key, in case the file changes
-  return tokenizer.Tokenizer.load(path, lowercase, strip_accents)
+  words = tokenizer.Tokenizer.load(path, lowercase, strip_accents)
+  return words, np.array([not x.startswith('##') for x in words.vocab])
 
 
 def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
   modified = storage.get_time(shard.vocab)
-  words = _tokenizer(
+  words, begins_word = _tokenizer(
     shard.vocab, recipe.lowercase, recipe.strip_accents, modified
   )
   id_type = tokenizer.choose_id_type(recipe.vocab_size)
@@ -213,8 +216,9 @@ def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
       f'with text; it needs at least {MIN_DOCUMENTS}. {advice}'
     )
   of = np.array([text.source for text in texts])
+  packed = np.frombuffer(b''.join(ids), id_type)
   return _Tokens(
-    np.frombuffer(b''.join(ids), id_type),
+    packed,
     pairs.Texts(
       np.cumsum(sizes) // id_type.itemsize,
       np.array(documents),
@@ -222,6 +226,7 @@ def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
       # Of a long document, all parts together weigh as much as a short one.
       np.cumsum([0, *(_WEIGHT // text.parts for text in texts)]),
     ),
+    begins_word[packed],
     np.array(
       [int.from_bytes(t.digest[:8], 'little') for t in texts], np.uint64
     ),
@@ -266,6 +271,8 @@ def _batches(
 def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
   """Writes the rows of all passes for one length; returns their summary."""
   total = {'pairs': 0, 'tokens': 0, 'random': 0}
+  texts = pairs.cut_sentences(tokens.texts, tokens.begins_word, length)
+  rows_of = np.zeros(len(tokens.ids) + 1, np.int32)  # of a token, differences
   by_input = []  # its number, rows
   groups = tokens.sources  # held-out rows are sorted, to be evaluated by input
   if shard.split == 'train':
@@ -275,11 +282,13 @@ def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
     for source in np.unique(groups).tolist():
       by_input.append([source, 0])
       index = np.flatnonzero(groups == source)
-      for made in _pairs(recipe, tokens, index, length):
+      for made in _pairs(recipe, tokens, texts, index, length):
         order, counts = _rows(made.tokens, length, recipe.pack)
         total['pairs'] += len(made)
         total['random'] += int(made.is_random.sum())
         total['tokens'] += int(made.tokens.sum())
+        np.add.at(rows_of, made.spans[:, :, 0], _ONE)
+        np.add.at(rows_of, made.spans[:, :, 1], -_ONE)
         by_input[-1][1] += len(counts)
         yield from row_format.encode(
           tokens.ids, made.spans, made.is_random, order, counts
@@ -294,6 +303,7 @@ def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
     'name': name,
     'records': sum(rows for _, rows in by_input),
     **total,
+    'unused_tokens': int((rows_of.cumsum(out=rows_of)[:-1] == 0).sum()),
     **({'inputs': by_input} if shard.split == 'heldout' else {}),
     'bytes': size,
     'sha256': sha256,
@@ -301,7 +311,7 @@ def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
 
 
 def _pairs(
-  recipe, tokens: _Tokens, index: np.ndarray, length: int
+  recipe, tokens: _Tokens, texts: pairs.Texts, index: np.ndarray, length: int
 ) -> Iterator[pairs.Pairs]:
   """Yields the pairs of documents, several of their passes at a time."""
   passes = int(tokens.passes[index].max())
@@ -313,7 +323,7 @@ def _pairs(
     documents = index[k]  # by pass
     names = tokens.names[documents]
     yield pairs.make_pairs(
-      tokens.texts,
+      texts,
       documents,
       hashing.mix(recipe.seed, length, numbers[n], names),
       max_seq_length=length,

@@ -139,6 +139,33 @@ def test_single_sentences_that_fill_a_pair_always_get_a_random_second():
   assert sum(same) < 10  # of 250
 
 
+def test_long_sentences_are_cut_before_words_and_all_tokens_are_used():
+  # Room of 20 in a row: pieces of 4 tokens at least, and of 10 at most.
+  found = texts([[20, 21, 5], [23]])
+  begins = np.ones(69, bool)
+  begins[24] = False  # the sentence of 21 begins at 20
+  begins[47:59] = False  # that of 23 at 46
+  cut = pairs.cut_sentences(found, begins, 23)
+  assert cut.sentences.tolist() == [
+    *(0, 20, 25, 29, 33, 37, 41),
+    *(46, 50, 59, 63, 69),
+  ]
+  assert cut.documents.tolist() == [0, 7, 11]
+  assert pairs.cut_sentences(found, begins, 26).sentences.tolist() == [
+    *(0, 20, 41, 46, 69)
+  ]
+  one = texts([[2000]] * 20)
+  whole = pairs.cut_sentences(one, np.ones(40_000, bool), 128)
+  for found, least, most in (one, 0, 0.1), (whole, 0.99, 1):
+    seen = {
+      token
+      for _, pair in all_pairs(found, length=128, short=0)
+      for text in pair[:2]
+      for token in range(*text)
+    }
+    assert least <= len(seen) / 40_000 <= most
+
+
 def test_about_half_are_random_otherwise():
   count = collections.Counter(p.is_random for _, p in all_pairs(corpus(400)))
   share = count[True] / count.total()
