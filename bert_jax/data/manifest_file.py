@@ -23,6 +23,8 @@ _CHECKSUM = 'checksum'
 # 0.003% to 0.4% unknown (docs/vocabulary.md, docs/tokenizer.md); this is well
 # above, and well below the share of one for another script.
 UNKNOWN = 0.03
+_UNUSED = 0.01  # the share of tokens in no row to warn of
+_CAPITALS = 0.05  # maximum share of an uncased vocabulary's pieces
 # Plain text whose files have at least so many documents, of fewer bytes on
 # average, may have been split at each paragraph: those of 20 novels have 694
 # "documents" of 425 bytes each.
@@ -94,7 +96,8 @@ def describe(manifest: dict) -> list[str]:
   return [
     *([f'cleaned: {cleaned}'] if cleaned else []),
     f'data: {errors.count(found["train"], "document")} or parts of long ones, '
-    f'{manifest["tokens"]:,} tokens ({manifest["unknown_share"]:.2%} unknown), '
+    f'{manifest["tokens"]:,} tokens ({manifest["unknown_share"]:.2%} unknown, '
+    f'{manifest["unknown_characters"]:.2%} of the characters), '
     f'{found["heldout"]:,} held out',
     *(
       f'{given["input"]}: {errors.count(given["documents"], "document")}, '
@@ -109,7 +112,8 @@ def describe(manifest: dict) -> list[str]:
     f'accents are {manifest["accents"]}',
     *(
       f'length {length}: {row["pairs"]:,} pairs in {row["rows"]:,} rows, '
-      f'{row["padding_share"]:.1%} padding, {row["random_share"]:.1%} random'
+      f'{row["padding_share"]:.1%} padding, {row["random_share"]:.1%} random, '
+      f'{row["unused_share"]:.2%} of the tokens in no row'
       for length, row in manifest['lengths'].items()
     ),
   ]
@@ -141,13 +145,36 @@ def list_warnings(manifest: dict, words: Sequence[str]) -> list[str]:
     )
   if manifest['recipe']['layout'] == 'paragraphs':
     lines += filter(None, map(_find_split_files, manifest['inputs']))
-  if manifest['unknown_share'] > UNKNOWN:
+  unknown = manifest['unknown_share'], manifest['unknown_characters']
+  if max(unknown) > UNKNOWN:
     lines.append(
-      f'WARNING: {manifest["unknown_share"]:.1%} of the tokens are unknown to '
-      'the vocabulary, and nothing can be learnt from them; train a vocabulary '
-      'on this text with bert_jax.data.vocab'
+      f'WARNING: {unknown[0]:.1%} of the tokens, with {unknown[1]:.1%} of the '
+      'characters, are unknown to the vocabulary, and nothing can be learnt from '
+      'them; train a vocabulary on this text with bert_jax.data.vocab'
     )
-  return lines
+  if manifest['recipe']['vocab']:
+    lines += warn_of_case(words, manifest['recipe']['lowercase'])
+  return lines + [
+    f'WARNING: {row["unused_tokens"]:,} tokens ({row["unused_share"]:.1%}) are in '
+    f'no row of {length} tokens: pairs are truncated to fit, and weights may leave '
+    'documents out; more passes (data.passes) use more'
+    for length, row in manifest['lengths'].items()
+    if row['unused_share'] > _UNUSED
+  ]
+
+
+def warn_of_case(words: Sequence[str], lowercase: bool) -> list[str]:
+  """Returns a line if the text's case does not seem to be a vocabulary's."""
+  ordinary = [w for w in words if not w.startswith('[')]
+  capital = sum(w != w.lower() for w in ordinary) / max(len(words), 1)
+  if capital <= _CAPITALS if lowercase else capital or not words:
+    return []
+  has = 'none, so those never occur' if lowercase else 'some'
+  return [
+    f'WARNING: {capital:.0%} of the pieces of the vocabulary have capital letters, '
+    f'but with data.lowercase={lowercase} the text has {has}: give '
+    f'data.lowercase={not lowercase} (with{"" if lowercase else "out"} --cased)'
+  ]
 
 
 def _is_latin(words: Sequence[str]) -> bool:
@@ -237,9 +264,9 @@ def _count(summaries: Sequence[dict], source: int) -> dict[str, int]:
 
 def _length(length: int, train: Sequence[dict], recipe) -> dict:
   made = [s['files'][str(length)] for s in train]
-  rows, pairs, tokens, random = (
+  rows, pairs, tokens, random, unused = (
     sum(f[name] for f in made)
-    for name in ('records', 'pairs', 'tokens', 'random')
+    for name in ('records', 'pairs', 'tokens', 'random', 'unused_tokens')
   )
   if not pairs:
     raise errors.UserError(
@@ -253,6 +280,8 @@ def _length(length: int, train: Sequence[dict], recipe) -> dict:
     # Without packing, each pair would have its own row.
     'padding_share_unpacked': round(1 - tokens / (pairs * length), 6),
     'random_share': round(random / pairs, 6),
+    'unused_tokens': unused,  # of the text, that are in no row of all passes
+    'unused_share': round(unused / sum(s['tokens'] for s in train), 6),
   }
 
 

@@ -65,6 +65,9 @@ def make(recipe: Recipe, partial: str, runner: Runner):
       [counts] = count_words(text, ['train'], runner)
       words = vocab_pieces.train(counts, recipe.vocab_size)
     vocab_pieces.write(words, vocab_path)
+  held = next(shard for shard in text.shards if shard.split == 'heldout')
+  words = files.load_json(shards.count_words(held, text.recipe))
+  fit = vocab_pieces.check(tokenizer.read_vocab(vocab_path), words)
   summaries = _run(
     runner, shards.make, text.shards, text.recipe, 'making examples'
   )
@@ -74,6 +77,7 @@ def make(recipe: Recipe, partial: str, runner: Runner):
   manifest = manifest_file.sum_up(
     asked, str(text.accents), text.inputs, text.counts, summaries, vocab_path
   )
+  manifest['unknown_characters'] = round(fit.unknown_characters, 8)
   examples = _examples(text.recipe, partial, manifest)
   files.write_text(
     os.path.join(partial, 'DATA_CARD.md'),
@@ -102,6 +106,8 @@ def _run(runner, fn, todo, recipe, label) -> list:
 def read(recipe: Recipe, partial: str, runner: Runner) -> Text:
   """Distributes all documents over the shards; arguments are as in `make`."""
   words = _read_vocab(recipe)
+  for line in manifest_file.warn_of_case(words, recipe.lowercase):
+    print(line, flush=True)
   pieces = sources.plan(recipe.inputs, recipe.layout, recipe.field)
   work = os.path.join(partial, 'work')
   jobs = _read_jobs(recipe, pieces, work)

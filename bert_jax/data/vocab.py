@@ -89,20 +89,23 @@ def describe(
   """Returns a table of how well vocabularies fit held-out words."""
   lines = [
     f'held-out text of {words.total():,} words',
-    'tokens per word  unknown words  one-token words  characters  vocabulary',
+    'tokens per word  unknown words  their characters  one-token words  '
+    'characters  vocabulary',
   ]
   fits = {name: vocab_pieces.measure(x, words) for name, x in vocabs.items()}
   for name, fit in fits.items():
     lines.append(
-      f'{fit.tokens_per_word:15.4f}  {fit.unknown:13.4%}  {fit.whole:15.2%}'
-      f'  {fit.characters:10.4%}  {name}'
+      f'{fit.tokens_per_word:15.4f}  {fit.unknown:13.4%}  '
+      f'{fit.unknown_characters:16.4%}  {fit.whole:15.2%}  '
+      f'{fit.characters:10.4%}  {name}'
     )
   [first, *_] = fits.values()
-  unknown = first.unknown / first.tokens_per_word  # share of the tokens
-  if unknown > manifest_file.UNKNOWN:
+  unknown = first.unknown_tokens, first.unknown_characters
+  if max(unknown) > manifest_file.UNKNOWN:
     lines.append(
-      f'WARNING: {unknown:.1%} of the tokens are unknown, and nothing can be learnt '
-      'from them; try a larger --size'
+      f'WARNING: {unknown[0]:.1%} of the tokens, with {unknown[1]:.1%} of the '
+      'characters, are unknown, and nothing can be learnt from them; try a larger '
+      '--size'
     )
   return '\n'.join(lines)
 

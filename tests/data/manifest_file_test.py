@@ -1,9 +1,24 @@
 import json
+import re
 
 import pytest
 
 from bert_jax import errors
 from bert_jax.data import manifest_file
+
+_ORDINARY = {
+  'recipe': {
+    'layout': 'files',
+    'language': 'en',
+    'vocab': '',
+    'lowercase': True,
+  },
+  'inputs': [],
+  'cleaned': {},
+  'unknown_share': 0.0,
+  'unknown_characters': 0.0,
+  'lengths': {'128': {'unused_tokens': 9, 'unused_share': 0.009}},
+}
 
 
 def test_changed_inputs_are_named_and_many_are_counted():
@@ -40,10 +55,9 @@ def test_files_that_were_split_at_each_paragraph_are_noticed(change, warns):
   books = {'input': '*.txt', 'documents': 20, 'text_bytes': 20 * 999}
   books |= {'files': [{'path': 'a.txt'}, {'path': 'b.txt'}], **change}
   manifest = {
-    'recipe': {'layout': change.get('layout', 'paragraphs'), 'language': 'en'},
+    **_ORDINARY,
+    'recipe': _ORDINARY['recipe'] | {'layout': 'paragraphs', **change},
     'inputs': [books],
-    'cleaned': {},
-    'unknown_share': 0.0,
   }
   assert manifest_file.list_warnings(manifest, ['a']) == warns * [
     'WARNING: the 2 files of *.txt are 20 documents of 999 bytes on average, '
@@ -61,8 +75,8 @@ def test_files_that_were_split_at_each_paragraph_are_noticed(change, warns):
   ],
 )
 def test_text_in_another_script_than_english_is_noticed(language, words, warns):
-  manifest = {'inputs': [], 'cleaned': {}, 'unknown_share': 0.0}
-  manifest['recipe'] = {'layout': 'files', 'language': language}
+  manifest = {**_ORDINARY}
+  manifest['recipe'] = _ORDINARY['recipe'] | {'language': language}
   found = manifest_file.list_warnings(manifest, words)
   assert ['data.language=ko' in x for x in found] == [True] * warns
 
@@ -106,3 +120,40 @@ def test_a_manifest_that_cannot_be_read_is_not_called_other_data(tmp_path):
   (tmp_path / 'manifest.json').mkdir()
   with pytest.raises(errors.UserError, match='manifest.json: Is a directory'):
     manifest_file.read(str(tmp_path))
+
+
+def test_text_in_no_row_is_warned_of():
+  assert not manifest_file.list_warnings(_ORDINARY, ['a'])
+  rows = {'128': {'unused_tokens': 20, 'unused_share': 0.02}}
+  assert manifest_file.list_warnings({**_ORDINARY, 'lengths': rows}, ['a']) == [
+    'WARNING: 20 tokens (2.0%) are in no row of 128 tokens: pairs are truncated to '
+    'fit, and weights may leave documents out; more passes (data.passes) use more'
+  ]
+
+
+def test_words_that_are_unknown_by_few_long_tokens_are_warned_of():
+  long = {**_ORDINARY, 'unknown_characters': 0.5}
+  [line] = manifest_file.list_warnings(long, ['a'])
+  assert '0.0% of the tokens, with 50.0% of the characters' in line
+
+
+@pytest.mark.parametrize(
+  'words, lowercase, said',
+  [
+    (
+      ['[UNK]', 'a', '##b'],
+      False,
+      '0% of the .* the text has some: give .*True',
+    ),
+    (['[UNK]', 'a', '##b'], True, ''),
+    (['[UNK]', 'A', '##b'], False, ''),
+    (['[UNK]', 'A', '##b'], True, '33% of .* so those never occur: .*=False'),
+    (['[UNK]', *'abcdefghijklmnopqrstuvwxyz', 'A'], True, ''),  # 1 of 28
+  ],
+)
+def test_a_vocabulary_of_the_other_case_is_noticed(words, lowercase, said):
+  found = manifest_file.warn_of_case(words, lowercase)
+  assert bool(found) == bool(said) and re.search(said, ''.join(found))
+  recipe = _ORDINARY['recipe'] | {'vocab': 'v.txt', 'lowercase': lowercase}
+  manifest = {**_ORDINARY, 'recipe': recipe}
+  assert manifest_file.list_warnings(manifest, words) == found

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import random
+import string
 
 from bert_jax import config
 from bert_jax.data import prepare, recipe
@@ -11,6 +12,10 @@ from bert_jax.tokenization import tokenizer
 
 ONE = prepare.local_runner(0)  # in this process
 BEAM = functools.partial(prepare.run_on_beam, options=['--runner=DirectRunner'])
+
+# Pieces that spell every word of `write_corpus`.
+LETTERS = [f'{mark}{c}' for mark in ('', '##') for c in string.ascii_lowercase]
+LETTERS.append('.')
 
 _WORDS = (
   'the a bird fish stone river cold warm runs sees under over quickly old new '

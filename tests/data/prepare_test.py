@@ -22,10 +22,11 @@ from bert_jax.data import (
 )
 from bert_jax.data.prepare import __main__ as command
 from bert_jax.runtime import files, storage
-from bert_jax.tokenization import tokenizer
+from bert_jax.tokenization import basic_tokenizer, tokenizer
 from tests import commands
 from tests.data.preparation import (
   BEAM,
+  LETTERS,
   ONE,
   Stopped,
   digest,
@@ -87,16 +88,16 @@ def test_a_vocabulary_that_changed_after_preparation_is_an_error(
   corpus, tmp_path
 ):
   path = tmp_path / 'vocab.txt'
-  recipe = make_recipe(corpus, vocab=str(path), vocab_size=7, lengths=(32,))
+  recipe = make_recipe(corpus, vocab=str(path), vocab_size=59, lengths=(32,))
   output = str(tmp_path / 'data')
-  write_vocab(path, 'the', 'bird')
+  write_vocab(path, *LETTERS, 'bird')
   made = prepare.prepare(recipe, output, ONE)
-  write_vocab(path, 'the', 'fish')
+  write_vocab(path, *LETTERS, 'fish')
   with pytest.raises(
     errors.UserError, match='vocab.txt is not the vocabulary that'
   ):
     prepare.prepare(recipe, output, ONE)
-  path.write_bytes('\r\n'.join([*tokenizer.SPECIAL, 'the', 'bird']).encode())
+  path.write_bytes('\r\n'.join([*tokenizer.SPECIAL, *LETTERS, 'bird']).encode())
   assert prepare.prepare(recipe, output, ONE) == made
   moved = dataclasses.replace(recipe, vocab=str(path.rename(tmp_path / 'v')))
   assert prepare.prepare(moved, output, ONE) == made  # words count, not paths
@@ -110,7 +111,7 @@ def test_text_that_is_not_utf8_is_warned_of_also_when_it_is_prepared(
   text = pathlib.Path(write_corpus(tmp_path / 'good.txt')).read_text()
   bad = tmp_path / 'bad.txt'
   bad.write_bytes(text[:5000].replace('o', 'ó').encode('latin-1'))
-  write_vocab(tmp_path / 'vocab.txt', 'the')
+  write_vocab(tmp_path / 'vocab.txt', *LETTERS, 'ó')
   # In several ranges, each of them a job.
   monkeypatch.setattr(sources, '_SMALLEST', 2000)
   count = text[:5000].count('o')
@@ -148,11 +149,15 @@ def test_a_vocabulary_for_other_text_is_warned_of(tmp_path, capsys):
     return capsys.readouterr().out
 
   digits = [x for k in range(10) for x in (str(k), f'##{k}')]
-  fits = run('fits.txt', 'ab', '.', *digits)
-  assert '(0.00% unknown)' in fits and 'WARNING' not in fits
-  other = run('other.txt', '.', *digits)
-  assert '\nWARNING: 63.6%' in other  # 7 of each 11 tokens
-  assert '% of the tokens are unknown to the vocabulary' in other
+  digits = [f'##{k}' for k in range(10)]
+  fits = run('fits.txt', 'ab', '.', *'123456', *digits)
+  assert '(0.00% unknown, 0.00% of the characters)' in fits
+  assert 'WARNING' not in fits
+  # Of the 10 words of each document, one is a number of two digits.
+  other = run('other.txt', 'ab', '.')
+  assert '\nWARNING: 10.0% of the tokens, with 11.1% of the' in other
+  with pytest.raises(errors.UserError, match='64% of the tokens, with 78% of'):
+    run('numbers.txt', '.', *'123456', *digits)
 
 
 def test_cased_text_keeps_its_case_and_what_is_made_is_verified(
@@ -179,24 +184,6 @@ def test_a_directory_that_cannot_be_written_is_an_error(corpus):
 
 
 @pytest.mark.parametrize(
-  'words, cased, warned',
-  [
-    (['[UNK]', 'a', '##b'], True, 'without --cased'),
-    (['[UNK]', 'a', '##b'], False, ''),
-    (['[UNK]', 'A', '##b'], True, ''),
-    (['[UNK]', 'A', '##b'], False, '33% of its pieces: give --cased'),
-    (['[UNK]', *'abcdefghijklmnopqrstuvwxyz', 'A'], False, ''),  # 1 of 28
-  ],
-)
-def test_a_vocabulary_of_the_other_case_is_noticed(
-  words, cased, warned, capsys
-):
-  command._warn_of_case(words, 'vocab.txt', cased)
-  said = capsys.readouterr().err
-  assert warned in said and bool(warned) == bool(said)
-
-
-@pytest.mark.parametrize(
   ('arguments', 'message'),
   [
     ('--verify=x --seed=1', '--verify only checks .* so --seed does nothing'),
@@ -218,7 +205,7 @@ def test_flags_that_do_nothing_are_refused(arguments, message):
   ],
 )
 def test_a_flag_takes_what_its_field_may_have(flag, message, tmp_path):
-  write_vocab(tmp_path / 'vocab.txt', 'the')
+  write_vocab(tmp_path / 'vocab.txt', *LETTERS, 'ó')
   given = ('--input=a.txt', f'--vocab={tmp_path}/vocab.txt', '--output=x')
   with pytest.raises(errors.UserError, match=message):
     commands.run(command, *given, flag)
@@ -322,14 +309,14 @@ def test_a_vocabulary_that_changes_during_an_interruption_is_used(
   corpus, tmp_path
 ):
   path = tmp_path / 'vocab.txt'
-  recipe = make_recipe(corpus, vocab=str(path), vocab_size=7, lengths=(32,))
+  recipe = make_recipe(corpus, vocab=str(path), vocab_size=59, lengths=(32,))
   output = str(tmp_path / 'data')
-  write_vocab(path, 'the', 'bird')
+  write_vocab(path, *LETTERS, 'bird')
   with pytest.raises(Stopped):
     prepare.prepare(recipe, output, stop_after(shards.make))
-  write_vocab(path, 'the', 'fish')
+  write_vocab(path, *LETTERS, 'fish')
   prepare.prepare(recipe, output, ONE)
-  assert tokenizer.read_vocab(f'{output}/vocab.txt')[5:] == ('the', 'fish')
+  assert tokenizer.read_vocab(f'{output}/vocab.txt')[-1] == 'fish'
 
 
 def _write_korean(path):
@@ -367,9 +354,11 @@ def test_korean_stays_in_syllables_and_the_data_says_so(tmp_path):
 def test_a_vocabulary_that_is_given_decides_over_the_text(tmp_path):
   path = _write_korean(tmp_path / 'ko.txt')
   vocab = tmp_path / 'vocab.txt'
-  pieces = [*tokenizer.SPECIAL, *'\u1112\u1161.']
+  text = pathlib.Path(path).read_text('utf-8')
+  letters = sorted({*basic_tokenizer.strip(text)} - {*'.\n '})
+  pieces = [*tokenizer.SPECIAL, '.', *letters, *(f'##{c}' for c in letters)]
   vocab.write_text('\n'.join(pieces) + '\n', encoding='utf-8')
-  recipe = make_recipe(path, vocab=str(vocab), vocab_size=8)
+  recipe = make_recipe(path, vocab=str(vocab), vocab_size=len(pieces))
   output = str(tmp_path / 'data')
   made = prepare.prepare(recipe, output, ONE)
   assert made['recipe']['strip_accents'] is True

@@ -3,11 +3,12 @@
 import os
 import shutil
 
+import numpy as np
 import pytest
 
 from bert_jax import errors
 from bert_jax.corpus import sources
-from bert_jax.data import dataset, prepare, stages
+from bert_jax.data import dataset, manifest_file, prepare, stages
 from tests.data.preparation import (
   ONE,
   digest,
@@ -118,3 +119,28 @@ def test_the_number_of_shards_follows_the_size_of_the_text():
   assert shards((4 << 30) + 1) == 512
   assert shards(4 << 30, 'a.txt.bz2') == 2048  # five times as much, rounded up
   assert shards(4 << 30, asked=16) == 16
+
+
+def test_every_token_that_is_in_no_row_is_counted(tmp_path):
+  # Each word occurs once, and some sentences are longer than a row.
+  words = [str(k) for k in range(1000, 4000)]
+  lines = [' '.join(words[k : k + 50]) for k in range(0, 3000, 50)]
+  lines = [x.replace(' ', '\n', k % 7) for k, x in enumerate(lines)]
+  (tmp_path / 'a.txt').write_text('\n\n'.join(lines))
+  write_vocab(tmp_path / 'v.txt', *words)
+  changes = {'vocab': str(tmp_path / 'v.txt'), 'vocab_size': 3005, 'passes': 1}
+  recipe = make_recipe(str(tmp_path / 'a.txt'), lengths=(32, 128), **changes)
+  made = prepare.prepare(recipe, str(tmp_path / 'data'), ONE)
+  for length, row in made['lengths'].items():
+    split = dataset.open_split(str(tmp_path / 'data'), 'train', int(length))
+    every = np.arange(row['rows'])
+    rows = split.reader.rows(every, int(length), 2, 3, 1)['input_ids']
+    used = set(rows.ravel().tolist()) - {0, 2, 3}
+    assert row['unused_tokens'] == made['tokens'] - len(used)
+    assert row['unused_share'] == round(
+      row['unused_tokens'] / made['tokens'], 6
+    )
+  assert made['lengths']['32']['unused_tokens'] > 10
+  text = '\n'.join(manifest_file.describe(made))
+  share = made['lengths']['32']['unused_share']
+  assert f'random, {share:.2%} of the tokens in no row' in text

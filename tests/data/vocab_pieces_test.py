@@ -170,4 +170,31 @@ def test_measures_agree_with_the_tokenizer(tmp_path):
   assert fit.whole == pytest.approx(4 / 8)  # the . the .
   # Of the 19 characters the six of 'the', x and the comma are no pieces.
   assert fit.characters == pytest.approx(11 / 19)
-  assert vocab_pieces.measure(given, collections.Counter()) == (0, 0, 0, 0)
+  assert fit.unknown_tokens == pytest.approx(2 / 11)
+  assert fit.unknown_characters == pytest.approx(3 / 19)  # cx ,
+  assert not any(vocab_pieces.measure(given, collections.Counter()))
+
+
+def test_words_of_more_than_200_letters_are_unknown():
+  words = collections.Counter({'a' * 200: 1, 'a' * 201: 1, 'a': 99})
+  fit = vocab_pieces.measure([*tokenizer.SPECIAL, 'a', '##a'], words)
+  assert fit.unknown_tokens == 1 / 300
+  assert fit.unknown_characters == 201 / 500
+
+
+@pytest.mark.parametrize(
+  'vocab, text, reason',
+  [
+    ('the cat', 'THE Cat the', 'be with data.lowercase=True'),
+    ('deja', 'déjà', '0% of them would be with strip_accents=true'),
+    ('가나', '\u1100\u1161\u1102\u1161', 'be with strip_accents=false'),
+    ('the ##t', 't' * 201 + ' the', 'words of over 200 letters'),
+    ('the cat', 'Кот и кошка the', 'lacks ##о, К, ##т, и, к and others'),
+  ],
+)
+def test_text_that_a_vocabulary_does_not_know_is_refused(vocab, text, reason):
+  pieces = [*tokenizer.SPECIAL, *vocab.split()]
+  words = collections.Counter(text.split())
+  with pytest.raises(errors.UserError, match=reason):
+    vocab_pieces.check(pieces, words)
+  assert not vocab_pieces.check(pieces, collections.Counter(pieces)).unknown

@@ -63,7 +63,7 @@ def test_it_measures_on_held_out_text(tmp_path, capfd):
   )
   # Of 9 documents with 14 + 1 words and 11 with 12 + 1.
   assert lines[1] == 'held-out text of 278 words'
-  assert lines[3].split()[4] == output
+  assert lines[3].split()[5] == output
   # 'the' is 4 words of the former and one of the latter.
   assert lines[4].split()[1] == f'{1 - 47 / 278:.4%}'
   assert not err  # SentencePiece keeps quiet
@@ -71,7 +71,9 @@ def test_it_measures_on_held_out_text(tmp_path, capfd):
   few = vocab.describe(
     {'x': [*tokenizer.SPECIAL, 'the']}, collections.Counter(the=9, a=1)
   )
-  assert 'WARNING: 10.0% of the tokens are unknown' in few
+  assert (
+    'WARNING: 10.0% of the tokens, with 3.6% of the characters, are unk' in few
+  )
 
 
 def test_a_single_document_is_enough_though_nothing_is_held_out(tmp_path):

@@ -15,8 +15,6 @@ With --runner=beam, Beam's own options come after two dashes:
 """
 
 import functools
-import sys
-from collections.abc import Sequence
 
 from absl import flags
 
@@ -26,8 +24,6 @@ from bert_jax.data import dataset, manifest_file, prepare
 from bert_jax.data.recipe import Recipe, make_recipe
 from bert_jax.runtime import cli, storage
 from bert_jax.tokenization import tokenizer
-
-_CAPITALS = 0.05  # maximum share of an uncased vocabulary's pieces
 
 _SAME_NAMES = (
   'input weights vocab layout language field min_chars strip_accents passes '
@@ -62,27 +58,12 @@ def _recipe() -> Recipe:
       f'--{missing[0]} is missing; give --input, --vocab and --output, and '
       'see --help.'
     )
-  words = tokenizer.read_vocab(f.vocab)
-  _warn_of_case(words, f.vocab, f.cased)
   c = declare_fields()
   arguments.update_by_flags(c, _FIELDS)
   c.data.vocab = storage.resolve(f.vocab)
-  c.data.vocab_size = len(words)
+  c.data.vocab_size = len(tokenizer.read_vocab(f.vocab))
   c.data.lowercase = not f.cased
   return make_recipe(c)
-
-
-def _warn_of_case(words: Sequence[str], path: str, cased: bool):
-  """Warns if the vocabulary's case does not seem to match --cased."""
-  ordinary = [w for w in words if not w.startswith('[')]
-  capital = sum(w != w.lower() for w in ordinary) / len(words)
-  if cased and not capital:
-    said = 'has no capital letters: without --cased text is lower-cased for it'
-  elif not cased and capital > _CAPITALS:
-    said = f'has capital letters in {capital:.0%} of its pieces: give --cased'
-  else:
-    return
-  print(f'warning: {path} {said}', file=sys.stderr, flush=True)
 
 
 def _check_verify_stands_alone(f):
