@@ -12,7 +12,7 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.finetuning import encode, metrics, supervised
-from bert_jax.finetuning.readers import conll, splits
+from bert_jax.finetuning.readers import conll, schemes, splits
 from bert_jax.inference import fine_tuned
 from bert_jax.runtime import files
 
@@ -86,15 +86,17 @@ class Tags(supervised.Supervised):
 
   def read_file(self, source, split, path):
     """Reads a CoNLL file; a test file may lack the tags."""
-    word = conll.parse_column('data.text', source.text, 0)
-    tag = conll.parse_column('data.label', source.label, -1)
-    return conll.read(path, word, tag, needs_tag=split != 'test')
+    word = conll.parse_column('data.text', source.text)
+    tag = conll.parse_column('data.label', source.label)
+    return conll.read(path, word, tag, None if split == 'test' else True)
 
   def list_labels(self, config, found):
-    """Returns O, and B- and I- of the kinds of the training words."""
+    """Returns O, and B and I of the kinds of the training words; or all tags."""
     tags = {tag for x in found['train'].units for tag in x.tags}
-    kinds = sorted({tag[2:] for tag in tags - {'O'}})
-    return 'O', *(f'{prefix}-{kind}' for kind in kinds for prefix in 'BI')
+    if schemes.parse(tags) is None:
+      return tuple(sorted(tags))
+    kinds = sorted({tag[1:] for tag in tags - {'O'}})
+    return 'O', *(f'{letter}{kind}' for kind in kinds for letter in 'BI')
 
   def encode(self, how, content, labels, split=''):
     sentences = content.units
@@ -107,14 +109,15 @@ class Tags(supervised.Supervised):
       [word for x in sentences for word in x.words],
       np.cumsum([len(x.words) for x in sentences], dtype=np.int64),
     )
+    begun = sum(x[:2] in ('B', 'B-') for y in sentences for x in y.tags or ())
     return words, {
       'counts': [
         errors.count(len(sentences), 'sentence'),
         errors.count(len({x.document for x in sentences}), 'document'),
         errors.count(len(words.words), 'word'),
-        f'{sum(x.startswith("B-") for y in sentences for x in y.tags or ())} '
-        'entities',
+        *([f'{begun:,} entities'] if begun else []),
         errors.count(words.size, 'row'),
+        *content.notes,
       ]
     }
 
@@ -135,20 +138,29 @@ class Tags(supervised.Supervised):
     return sums, {'tags': jnp.argmax(found['logits'], -1).astype(jnp.int32)}
 
   def list_metrics(self, labels, glue=''):
-    return 'f1', 'precision', 'recall'
+    """Returns the metrics of entities or, without a scheme, of words."""
+    plain = schemes.parse(set(labels)) is None
+    return ('accuracy', 'macro_f1') if plain else ('f1', 'precision', 'recall')
 
   def measure(self, names, labels, split, found):
+    if 'accuracy' in names:
+      return metrics.score(names, split.labels, found)
     return score_entities(sum(_count(split, labels, found).values()))
 
   def compare(self, names, labels, split, found, train):
-    """Scores entities: all and, as `kinds`, each kind alone."""
+    """Scores entities, all and, as `kinds`, each kind alone; or words."""
+    if 'accuracy' in names:
+      scored = metrics.compare(names, split.labels, found, train.labels)
+      return scored | metrics.describe_classes(labels, split.labels, found)
     counts = _count(split, labels, found)
     kinds = {kind: score_entities(x) for kind, x in counts.items()}
-    return compare_entities(sum(counts.values())) | {'kinds': kinds}
+    macro = float(np.mean([x['f1'] for x in kinds.values()]))
+    more = {'kinds': kinds, 'macro_f1': macro}
+    return compare_entities(sum(counts.values())) | more
 
   def find_problem(self, scored, found):
     """Returns the problem if no entity was found, otherwise as other tasks."""
-    if not scored['metrics']['f1']:
+    if scored['metrics'].get('f1') == 0:
       return 'no entity was found'
     return metrics.find_problem(scored, found)
 
@@ -156,7 +168,9 @@ class Tags(supervised.Supervised):
     """Returns the scores, and a line for each kind of entity."""
     lines = super().describe_scores(named)
     for split, x in named.items():
-      for kind, scores in x['kinds'].items():
+      if 'kinds' in x:
+        lines.append(f'{split} mean F1 of the kinds {x["macro_f1"]:.4f}')
+      for kind, scores in x.get('kinds', {}).items():
         shown = [f'{name} {value:.4f}' for name, value in scores.items()]
         lines.append(f'  {split} {kind or "entities"}: {", ".join(shown)}')
     return lines
@@ -173,14 +187,23 @@ class Tags(supervised.Supervised):
       for i, row in enumerate(zip(*columns, strict=True), 1):
         file.write('\t'.join(row) + '\n' + '\n' * (i in ends))
 
+  def describe_constant(self, config, labels):
+    said = super().describe_constant(config, labels)
+    if schemes.parse(set(labels)) is None:
+      said += '. For intervals, words are drawn, not sentences'
+    return said
+
   def read_given(self, job):
     """Reads a CoNLL file; the flags give the columns' numbers."""
     head, column = job.model.head, job.columns[0]
     if column is None:
       column = head.columns[0] if head.columns else ''
-    number = conll.parse_column('--text', column, 0)
-    tag = conll.parse_column('--label', job.label, -1) if job.label else None
-    return conll.read(job.given, number, tag)
+    word = conll.parse_column('--text', column)
+    tag = conll.parse_column('--label', job.label)
+    content = conll.read(job.given, word, tag, bool(job.label))
+    if content.notes:
+      print(f'{job.given}: {", ".join(content.notes)}')
+    return content
 
   def write_given(self, job, content, split, found):
     """Writes the lines of the input, each word as `word<tab>tag`."""
@@ -261,7 +284,7 @@ def number_tags(
   index = {tag: i for i, tag in enumerate(labels)}
   numbers = []
   for sentence in content.units:
-    for line, tag in enumerate(sentence.tags, sentence.line):
+    for line, tag in zip(sentence.lines, sentence.tags, strict=True):
       if tag not in index:
         raise errors.at_line(
           content.path,
@@ -275,6 +298,8 @@ def number_tags(
 
 def _count(split: Words, labels, tags) -> dict[str, np.ndarray]:
   """Returns `count_entities` of a split's words, whose predictions are tags."""
+  forms = schemes.parse(set(labels))  # BIO, or that of others' models
+  labels = [forms.get(x, 'O') for x in labels]
   truth, predicted = (
     [[labels[i] for i in x] for x in np.split(x, split.sentence_ends[:-1])]
     for x in (split.labels, tags)
@@ -296,13 +321,12 @@ def find_entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
   [(0, 2, 'PER'), (2, 3, 'LOC'), (4, 5, 'LOC'), (5, 6, 'LOC')]
   """
   found, first, inside = set(), 0, ''
-  for i, tag in enumerate([*tags, 'O']):
-    prefix, _, kind = tag.partition('-')
-    if inside and (prefix != 'I' or kind != inside):
+  for i, tag in enumerate([*schemes.to_bio(tags), 'O']):
+    if inside and tag[0] != 'I':
       found.add((first, i, inside))
       inside = ''
-    if kind and not inside:
-      first, inside = i, kind
+    if tag[0] == 'B':
+      first, inside = i, tag[2:] or '_'  # as in seqeval
   return found
 
 

@@ -141,6 +141,83 @@ def test_held_out_words_are_collected_once_each(tmp_path):
   assert tags.TASK.measure((), data.labels, split, wrong) == nothing
 
 
+def make_plain(tmp_path):
+  """Returns a config of parts of speech, and its data."""
+  c = make_config(tmp_path)
+  for name in ('train', 'dev'):
+    path = tmp_path / 'words' / f'{name}.conll'
+    text = path.read_text()
+    for tag, plain in (
+      ('B-PER', 'NN'),
+      ('B-ORG', 'NN'),
+      ('I-ORG', 'RB'),
+      ('O', 'DT'),
+    ):
+      text = text.replace(f'\t{tag}\n', f'\t{plain}\n')
+    path.write_text(text)
+  return c, tags.TASK.read(c, models.TOKENIZER)
+
+
+def test_parts_of_speech_are_scored_word_by_word(tmp_path):
+  c, data = make_plain(tmp_path)
+  assert data.labels == ('DT', 'NN', 'RB')
+  names = tags.TASK.list_metrics(data.labels)
+  assert names == ('accuracy', 'macro_f1')
+  dev, train = data.splits['dev'], data.splits['train']
+  chosen = dev.labels.copy()
+  chosen[chosen == 2] = 1  # all RB are called NN
+  share = np.mean(dev.labels == 2)
+  parts = names, data.labels, dev, chosen
+  assert tags.TASK.measure(*parts)['accuracy'] == pytest.approx(1 - share)
+  found = tags.TASK.compare(*parts, train)
+  assert found['metrics']['accuracy'] == pytest.approx(1 - share)
+  assert found['baseline']['accuracy'] == pytest.approx(
+    np.mean(dev.labels == 1)
+  )
+  assert found['classes']['RB']['recall'] == 0
+  assert tags.TASK.find_problem(found, chosen) is None
+  assert len(tags.TASK.describe_scores({'dev': found})) == 3
+  lines = tags.TASK.describe_data(data.manifest)
+  assert '3 plain tags' in lines[0] and 'entities' not in lines[0]
+  tags.TASK.write_split(str(tmp_path), 'dev', data.labels, dev, chosen)
+  lines = made.read_lines(tmp_path, 'dev.conll')
+  assert lines[3] == 'e\tRB\tNN'
+
+
+def test_entities_of_another_scheme_are_learnt_and_scored(tmp_path):
+  c = make_config(tmp_path)
+  for name in ('train', 'dev'):
+    path = tmp_path / 'words' / f'{name}.conll'
+    text = path.read_text().replace('I-ORG', 'E-ORG').replace('B-PER', 'S-PER')
+    path.write_text(text)
+  data = tags.TASK.read(c, models.TOKENIZER)
+  assert data.labels == ('O', 'B-ORG', 'I-ORG', 'B-PER', 'I-PER')
+  names, dev = tags.TASK.list_metrics(data.labels), data.splits['dev']
+  chosen = np.where(dev.labels == 3, 0, dev.labels)  # no person
+  found = tags.TASK.compare(
+    names, data.labels, dev, chosen, data.splits['train']
+  )
+  assert found['kinds']['ORG']['f1'] == 1 and found['kinds']['PER']['f1'] == 0
+  assert found['macro_f1'] == 0.5
+  # Labels of a model that was trained elsewhere.
+  labels = [
+    x.replace('I-', 'E-').replace('B-PER', 'S-PER') for x in data.labels
+  ]
+  other = tags.TASK.compare(names, labels, dev, chosen, data.splits['train'])
+  assert other == found
+
+
+def test_kinds_may_have_no_name(tmp_path):
+  assert tags.find_entities(['B', 'I', 'O', 'B', 'B']) == {
+    (0, 2, '_'), (3, 4, '_'), (4, 5, '_')
+  }  # fmt: skip
+  c = make_config(tmp_path)
+  for name in ('train', 'dev'):
+    path = tmp_path / 'words' / f'{name}.conll'
+    path.write_text(path.read_text().replace('-ORG', '').replace('-PER', ''))
+  assert tags.TASK.read(c, models.TOKENIZER).labels == ('O', 'B', 'I')
+
+
 def test_a_tag_that_no_training_word_has_is_refused(tmp_path):
   c = make_config(tmp_path)
   (tmp_path / 'words' / 'dev.conll').write_text('cat O\n\nthe O\ndog B-LOC\n')

@@ -16,13 +16,13 @@ def test_words_and_tags_of_sentences(tmp_path):
   text = 'EU\tNNP\tB-ORG\r\nrejects\tVBZ\tO\r\n\r\nPeter\tNNP\tB-PER\r\n'
   first, second = read(tmp_path, text).units
   assert (first.words, first.tags) == (['EU', 'rejects'], ['B-ORG', 'O'])
-  assert (second.words, second.line) == (['Peter'], 4)
+  assert (second.words, second.lines) == (['Peter'], [4])
 
 
 def test_the_columns_may_be_chosen(tmp_path):
   [found] = read(tmp_path, '1 Peter B-PER x\n2 runs O x\n', word=1, tag=2).units
   assert (found.words, found.tags) == (['Peter', 'runs'], ['B-PER', 'O'])
-  [found] = read(tmp_path, 'Peter\nruns\n', tag=None).units
+  [found] = read(tmp_path, 'Peter\nruns\n', labelled=False).units
   assert (found.words, found.tags) == (['Peter', 'runs'], None)
 
 
@@ -46,7 +46,7 @@ def test_documents_begin_at_docstart_or_two_blank_lines(
 
 def test_tags_are_filled_in_and_all_other_lines_stay(tmp_path):
   text = '-DOCSTART- -X- O\r\n\r\n0 a x\r\n1 b x\r\n\r\n\n\n0 c x\n\n'
-  found = read(tmp_path, text, word=1, tag=None)
+  found = read(tmp_path, text, word=1, labelled=False)
   lines = found.list_tagged(['O', 'B-X', 'O'])
   assert lines == [
     '-DOCSTART- -X- O', '', 'a\tO', 'b\tB-X', '', '', '', 'c\tO', '', ''
@@ -55,20 +55,103 @@ def test_tags_are_filled_in_and_all_other_lines_stay(tmp_path):
   assert again.list_groups() == found.list_groups()
 
 
+def test_a_blank_between_tabs_is_a_word(tmp_path):
+  text = 'Ann\tB-X\n\u2009\tO\n \tO\n\tO\nNew\u00a0York\tB-X\n\t\n\nb\tO\n'
+  found = read(tmp_path, text)
+  assert [x.words for x in found.units] == [
+    ['Ann', '\u2009', ' ', '', 'New\u00a0York'], ['b']
+  ]  # fmt: skip
+  assert found.notes == ['BO tags', '3 lines with a blank word']
+  lines = found.list_tagged('ABCDEF')
+  assert lines[1:4] == ['\u2009\tB', ' \tC', '\tD']
+  # Only tabs and ASCII blanks separate columns.
+  [found] = read(tmp_path, 'a\u3000b \v O\nc O\n').units
+  assert found.words == ['a\u3000b', 'c']
+
+
+GERMEVAL = (
+  '#\thttp://a.b/c\t[2009-10-17]\n'
+  '1\tTU\tB-ORG\tO\n2\tMünchen\tI-ORG\tB-LOC\n3\t#\tO\tO\n\n'
+  '#\thttp://a.b/d\t[2009-10-18]\t\n1\tEnde\tO\tO\n'
+)
+KLUE = '## klue-ner-v1_train_00000-nsmc\t<어:QT> 가\n어\tB-QT\n \tO\n가\tO\n'
+CONLL_U = (
+  '# newdoc\n# text = du Bois a b c d e f\n'
+  + '1-2\tdu' + '\t_' * 8 + '\n'
+  + '1\tde\tde\tADP\tP' + '\t_' * 5 + '\n'
+  + '2\tle\tle\tDET\tD' + '\t_' * 5 + '\n'
+  + '2.1\tva' + '\t_' * 8 + '\n'
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
-  'tags, expected',
+  'text, words, tags, notes',
   [
-    # IOB1: B- only between two entities of a kind.
-    ('I-PER I-PER B-PER O I-LOC', 'B-PER I-PER B-PER O B-LOC'),
-    ('B-PER I-PER O B-LOC', 'B-PER I-PER O B-LOC'),  # BIO
-    ('B-PER E-PER S-LOC S-LOC O', 'B-PER I-PER B-LOC B-LOC O'),  # BIOES
-    ('B-PER I-PER L-PER U-LOC', 'B-PER I-PER I-PER B-LOC'),  # BILOU
-    ('I-PER I-LOC', 'B-PER B-LOC'),
-    ('B-creative-work I-creative-work', 'B-creative-work I-creative-work'),
+    (
+      GERMEVAL,
+      ['TU', 'München', '#', 'Ende'],
+      ['B-ORG', 'I-ORG', 'O', 'O'],
+      ['words in column 1', 'BIO tags in column 2', '2 lines with no word'],
+    ),
+    (
+      KLUE,
+      ['어', ' ', '가'],
+      ['B-QT', 'O', 'O'],
+      ['BO tags', '1 line with no word', '1 line with a blank word'],
+    ),
+    (
+      CONLL_U,
+      ['de', 'le'],
+      ['ADP', 'DET'],
+      ['words in column 1', '2 plain tags in column 3', '4 lines with no word'],
+    ),
+    # As many columns as words have, but no tag.
+    ('# id 7 en\na _ _ B-X\n', ['a'], ['B-X'], ['BO tags', '1 line with no word']),
+    # A word is a word: #tag, or # itself, also with a tag of its own.
+    ('#tag O\na B-X\n', ['#tag', 'a'], ['O', 'B-X'], ['BO tags']),
+    ('#\tB-Y\na\tB-X\n', ['#', 'a'], ['B-Y', 'B-X'], ['BO tags']),
+    ('#\tSYM\nb\tNUM\n', ['#', 'b'], ['SYM', 'NUM'], ['2 plain tags']),
+    ('a O\n# O\n', ['a', '#'], ['O', 'O'], ['O tags']),
+  ],
+)  # fmt: skip
+def test_files_as_they_are_published(tmp_path, text, words, tags, notes):
+  found = read(tmp_path, text)
+  assert [w for x in found.units for w in x.words] == words
+  assert [t for x in found.units for t in x.tags] == tags
+  assert found.notes == notes
+  lines = found.list_tagged('T' * len(words))
+  assert len(lines) == len(text.split('\n'))
+  plain = read(tmp_path, text, word=1 if '1\t' in text else 0, labelled=False)
+  assert [x.words for x in plain.units] == [x.words for x in found.units]
+
+
+@pytest.mark.parametrize(
+  'text, tags',
+  [
+    ('a\nb\n', None),
+    ('1\ta\n2\tb\n', None),
+    ('a _\nb _\n', None),
+    ('a O\nb B-X\n', ['O', 'B-X']),
   ],
 )
-def test_every_scheme_becomes_bio(tags, expected):
-  assert conll.to_bio(tags.split()) == expected.split()
+def test_a_test_file_may_lack_the_tags(tmp_path, text, tags):
+  [found] = read(tmp_path, text, labelled=None).units
+  assert (found.words, found.tags) == (['a', 'b'], tags)
+
+
+@pytest.mark.parametrize(
+  'text',
+  [
+    'Ann lives in Paris\nBob works in Rome\n',
+    'Ann lives in Paris\n',
+    '1\tAnn lives in Paris\n2\tBob works\n',
+    'Ann lives in Paris\tBob works\n',
+    '王小明在北京\n李明在上海\n他在上海。\n',
+  ],
+)
+def test_sentences_are_no_words(tmp_path, text):
+  with pytest.raises(errors.UserError, match='look like sentences, such as .*'):
+    read(tmp_path, text, labelled=False)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +161,8 @@ def test_every_scheme_becomes_bio(tags, expected):
     # Without counting, the word O would be tagged O.
     ('a O\nO\n', r'line 2 has 1 column, line 1 has 2'),
     ('a O\nNew York B-LOC\n', r'line 2 has 3 columns, line 1 has 2'),
-    ('a O\nb b\n', 'line 2 has the tag .b., which is neither O nor like B-PER'),
+    ('a B-X\nb b\n', 'line 2 has the tag .b., but others are like B-PER'),
     ('a\tO\nb\t\n', r'line 2 has 2 columns, none with number -1'),
-    ('a PER\n', "line 1 has the tag 'PER', which is neither"),
     ('\n\n', 'has no words'),
     (b'a O\n\xe9 O\n', 'is not UTF-8 in line 2'),
   ],
