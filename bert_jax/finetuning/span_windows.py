@@ -236,28 +236,26 @@ def label(
 def find_spans(
   content: squad.Squad, located: list[offsets.Located]
 ) -> tuple[np.ndarray, dict[str, list[str]]]:
-  """Returns which tokens of their passages the first answers are.
+  """Returns which tokens of their passages the first good answers are.
 
   Returns:
     First and last token, int32 [Q, 2], -1 without an answer; and {what is wrong
-    with answers: ids of the questions}.
+    with all answers: ids of the questions}.
   """
   misplaced, unseen = [], []
   spans = np.full((len(content.units), 2), -1, np.int32)
   for k, question in enumerate(content.units):
-    if not question.answers:
-      continue
-    text, begin = question.answers[0]
-    end = begin + len(text)
-    passage = content.passages[question.passage]
-    if begin < 0 or passage[begin:end] != text:
-      misplaced.append(question.id)
-      continue
-    tokens = find_tokens(located[question.passage], begin, end)
-    if tokens is None:
-      unseen.append(question.id)
-    else:
-      spans[k] = tokens
+    passage, problem = content.passages[question.passage], None
+    for text, begin in question.answers or ():
+      problem, tokens = misplaced, None
+      if squad.is_placed(passage, text, begin):
+        problem, end = unseen, begin + len(text)
+        tokens = find_tokens(located[question.passage], begin, end)
+      if tokens is not None:
+        spans[k], problem = tokens, None
+        break
+    if problem is not None:
+      problem.append(question.id)
   return spans, {
     'is not where answer_start says': misplaced,
     'has no characters that the model can see': unseen,

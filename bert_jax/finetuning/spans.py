@@ -72,6 +72,14 @@ class Spans(supervised.Supervised):
       errors.count(rows.size, 'window'),
     ]
     warnings = {f'whose answer {what}, {done}': x for what, x in lost.items()}
+    if split == 'train':
+      gone = set().union(*lost.values())
+      warnings['whose first answer is misplaced, learnt from another'] = [
+        x.id
+        for x in content.units
+        if x.answers and x.id not in gone
+        if not squad.is_placed(content.passages[x.passage], *x.answers[0])
+      ]
     return rows, {'counts': counts, 'warnings': warnings}
 
   def list_shapes(self, config, module, phase, rows):

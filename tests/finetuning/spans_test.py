@@ -339,6 +339,18 @@ def test_wrong_places_of_answers_are_left_out_counted_and_said(tmp_path):
     read(make(tmp_path / 'again', rows[1:2]))
 
 
+def test_the_second_answer_is_learnt_if_the_first_is_misplaced(tmp_path):
+  rows = [
+    ('a', 'dog', 'the dog', [('dog', 3), ('dog', 4)]),
+    ('b', 'dog', 'the dog', [('dog', 4), ('dog', 3)]),
+  ]
+  data, lines = read(make(tmp_path, rows, rows))
+  assert data.splits['train'].ids == ['a', 'b']
+  assert data.splits['train'].labels.tolist() == [[4, 4], [4, 4]]
+  assert 'first answer is misplaced, learnt from another; the fir' in lines[1]
+  assert 'train: 1 question ' in lines[1] and 'is question a of' in lines[1]
+
+
 @pytest.mark.parametrize(
   ('known', 'message'),
   [

@@ -1,15 +1,19 @@
-"""Reads questions about passages from the JSON files of SQuAD 1.1 and 2.0.
+"""Reads questions about passages: the JSON of SQuAD 1.1 and 2.0, or flat rows.
 
-XQuAD, KorQuAD and many others have the same form. Answers are given with the
-character of the passage at which they begin.
+XQuAD, KorQuAD and many others have SQuAD's form. Flat rows have a context each, in
+JSONL, a list, or the list `data`. Answers are given with the character of the
+passage at which they begin.
 """
 
 import dataclasses
+import itertools
 import json
 from typing import Any, NamedTuple
 
 from bert_jax import errors
 from bert_jax.finetuning.readers import splits, table_files
+
+_FIELDS = {'text': str, 'answer_start': int}  # of an answer
 
 
 class Question(NamedTuple):
@@ -21,12 +25,14 @@ class Question(NamedTuple):
     answers: (text, first character in the passage) of each right answer; () if
       there is none, None if they are not known: without the field answers, or
       in a file that marks no question as answered or impossible.
+    impossible: whether the file says that there is none.
   """
 
   id: str
   text: str
   passage: int
   answers: tuple[tuple[str, int], ...] | None
+  impossible: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,52 +61,82 @@ class Squad(splits.Content):
 
 def read(path: str) -> Squad:
   """Reads a file."""
-  text = table_files.read_text(path)
-  try:
-    content = json.loads(text)
-  except (ValueError, RecursionError) as error:
-    raise errors.UserError(
-      f'{path} is not JSON ({error}); give a file in the form of SQuAD.'
-    ) from None
   passages: list[str] = []
+  shared: dict[str, int] = {}  # numbers of the passages of flat rows
   questions: list[Question] = []
-  known = False  # whether any question has an answer, or is said to have none
-  for i, article in enumerate(_get(path, '', content, 'data', list)):
+  for i, article in enumerate(_parse(path)):
     where = f'data[{i}]'
+    if isinstance(article, dict) and 'question' in article:
+      context = _get(path, where, article, 'context', str)
+      number = shared.setdefault(context, len(passages))
+      passages += [context] if number == len(passages) else []
+      questions.append(_read_question(path, where, article, number))
+      continue
     for k, part in enumerate(_get(path, where, article, 'paragraphs', list)):
       inner = f'{where}.paragraphs[{k}]'
       passages.append(_get(path, inner, part, 'context', str))
       for n, row in enumerate(_get(path, inner, part, 'qas', list)):
         place = f'{inner}.qas[{n}]'
         questions.append(_read_question(path, place, row, len(passages) - 1))
-        known = known or any(map(row.get, ('answers', 'is_impossible')))
   if not questions:
     raise errors.UserError(
       f'{path} has no questions; give a file that has some.'
     )
   _check_ids(path, questions)
-  if not known:  # as in a test set whose answers are kept secret
+  if not any(x.answers or x.impossible for x in questions):
+    # As in a test set whose answers are kept secret.
     questions = [x._replace(answers=None) for x in questions]
   return Squad(path, questions, passages=tuple(passages))
 
 
+def _parse(path) -> list:
+  """Returns the articles of a file, or its flat rows."""
+  text = table_files.read_text(path)
+  try:
+    try:
+      content = json.loads(text)
+    except json.JSONDecodeError as error:
+      if error.msg != 'Extra data':  # as after the first line of JSONL
+        raise
+      content = [json.loads(x) for x in text.split('\n') if x.strip()]
+  except (ValueError, RecursionError) as error:
+    raise errors.UserError(
+      f'{path} is not JSON ({error}); give a file in the form of SQuAD.'
+    ) from None
+  if isinstance(content, dict) and 'question' in content:  # of a single line
+    return [content]
+  if isinstance(content, list) and content:
+    return content
+  return _get(path, '', content, 'data', list)
+
+
 def _read_question(path, where, row, passage) -> Question:
-  found = Question(
-    _get(path, where, row, 'id', str),
-    _get(path, where, row, 'question', str),
-    passage,
-    None,
-  )
-  if row.get('is_impossible'):  # its answers are only plausible
-    return found._replace(answers=())
-  if 'answers' not in row:
+  text = _get(path, where, row, 'question', str)
+  name = 'guid' if 'guid' in row and 'id' not in row else 'id'  # as in KLUE
+  number = row.get(name)
+  if type(number) is not int:
+    number = _get(path, where, row, name, str)
+  impossible = str(row.get('is_impossible')).lower()
+  if impossible not in ('true', 'false', 'none'):
+    raise errors.UserError(
+      f'{path}: {where}.is_impossible is {impossible!r}, not true or false.'
+    )
+  found = Question(str(number), text, passage, (), impossible == 'true')
+  if found.impossible:  # its answers are only plausible
     return found
-  answers = []
-  for m, answer in enumerate(_get(path, where, row, 'answers', list)):
-    place = f'{where}.answers[{m}]'
-    words = _get(path, place, answer, 'text', str)
-    answers.append((words, _get(path, place, answer, 'answer_start', int)))
-  return found._replace(answers=tuple(answers))
+  if 'answers' not in row:
+    return found._replace(answers=None)
+  answers, place = row['answers'], f'{where}.answers'
+  if isinstance(answers, dict):  # of lists, as of Hugging Face
+    lists = [_get(path, place, answers, x, list) for x in _FIELDS]
+    rows = itertools.zip_longest(*lists)
+    row = {'answers': [dict(zip(_FIELDS, x, strict=True)) for x in rows]}
+  pairs = [
+    tuple(_get(path, f'{place}[{m}]', x, *field) for field in _FIELDS.items())
+    for m, x in enumerate(_get(path, where, row, 'answers', list))
+  ]
+  # An empty text is no answer.
+  return found._replace(answers=tuple(x for x in pairs if x[0]))
 
 
 def _get(path, where, row, name, kind) -> Any:
@@ -128,3 +164,8 @@ def _check_ids(path, questions):
       f'{path}: {errors.count(len(twice), "id")} with several questions, such as '
       f'{twice[0]!r}; predictions are by id, so give each question its own.'
     )
+
+
+def is_placed(passage: str, text: str, begin: int) -> bool:
+  """Returns whether an answer is where it is said to begin."""
+  return begin >= 0 and passage[begin : begin + len(text)] == text

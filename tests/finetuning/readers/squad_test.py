@@ -73,6 +73,17 @@ SHE = (('She', 0),)
     ([EMPTY, EMPTY], [None, None]),
     ([EMPTY | {'is_impossible': False}], [None]),
     ([EMPTY | {'is_impossible': True}], [()]),
+    # Texts, as from a table.
+    ([KNOWN | {'is_impossible': 'false'}], [SHE]),
+    ([KNOWN, KNOWN | {'is_impossible': 'True'}], [SHE, ()]),
+    # As of Hugging Face.
+    (
+      [{'answers': {'text': ['She', 'did'], 'answer_start': [0, 4]}}],
+      [(*SHE, ('did', 4))],
+    ),
+    ([KNOWN, {'answers': {'text': [], 'answer_start': []}}], [SHE, ()]),
+    # An empty text is no answer.
+    ([KNOWN, {'answers': [{'text': '', 'answer_start': -1}]}], [SHE, ()]),
   ],
 )
 def test_answers_may_be_none_or_unknown(tmp_path, questions, answers):
@@ -92,7 +103,17 @@ def test_answers_may_be_none_or_unknown(tmp_path, questions, answers):
     ({'data': {}}, 'data is a dict, where the form of SQuAD has a list'),
     ({'data': []}, 'has no questions'),
     (change(id='a'), "1 id with several questions, such as 'a'"),
-    (change(id=3), r'data\[1\].paragraphs\[0\].qas\[0\].id is a int, where'),
+    (
+      change(id=3.5),
+      r'data\[1\].paragraphs\[0\].qas\[0\].id is a float, where',
+    ),
+    (change(id=True), r'qas\[0\].id is a bool, where'),
+    (change(is_impossible='no'), "is_impossible is 'no', not true or false"),
+    (change(is_impossible=1), "is_impossible is '1', not true or false"),
+    (
+      change(answers={'text': ['She', 'it'], 'answer_start': [0]}),
+      r'answers\[1\].answer_start is missing',
+    ),
     (change({'id': 'c'}), r'qas\[0\].question is missing, where the form'),
     (change('Who?'), r'data\[1\].paragraphs\[0\].qas\[0\] is a str, not an'),
     (change(answers='She'), 'answers is a str, where the form of SQuAD has'),
@@ -110,3 +131,45 @@ def test_what_is_malformed_is_refused_with_its_place(
   path.write_bytes(content if raw else json.dumps(content).encode())
   with pytest.raises(errors.UserError, match=message):
     squad.read(str(path))
+
+
+def test_ids_may_be_whole_numbers_or_guids(tmp_path):
+  found = squad.read(write(tmp_path, change(id=3)))
+  assert [x.id for x in found.units] == ['a', 'b', '3']
+  rows = {'guid': 'klue', 'question': 'Who?', 'answers': []}
+  found = squad.read(write(tmp_path, change(rows)))
+  assert [x.id for x in found.units] == ['a', 'b', 'klue']
+  with pytest.raises(errors.UserError, match="questions, such as '3'"):
+    content = change(id=3)
+    content['data'][0]['paragraphs'][0]['qas'][0]['id'] = '3'
+    squad.read(write(tmp_path, content))
+
+
+FLAT = [
+  QUESTION | {'context': 'She did.'},
+  QUESTION | {'id': 'b', 'context': 'Later.'},
+  QUESTION | {'id': 'c', 'context': 'She did.'},
+]
+
+
+@pytest.mark.parametrize(
+  'text',
+  [
+    json.dumps(FLAT),
+    json.dumps({'version': 'x', 'data': FLAT}),
+    '\n'.join(map(json.dumps, FLAT)) + '\n',
+  ],
+)
+def test_flat_rows_share_their_passages(tmp_path, text):
+  (tmp_path / 'x.json').write_text(text)
+  found = squad.read(str(tmp_path / 'x.json'))
+  assert found.passages == ('She did.', 'Later.')
+  assert [(x.id, x.passage) for x in found.units] == [
+    ('a', 0), ('b', 1), ('c', 0)
+  ]  # fmt: skip
+  assert found.units[0].answers == SHE
+
+
+def test_a_single_row_of_jsonl_is_read(tmp_path):
+  found = squad.read(write(tmp_path, FLAT[0]))
+  assert (found.passages, len(found.units)) == (('She did.',), 1)
