@@ -259,7 +259,7 @@ FIELDS: dict[str, Field] = {
   'data.choices': Field(
     '',
     'for choices: a JSONL field with a list, or the beginning of the names of '
-    'columns that are numbered from 0',
+    'columns that are numbered from 0 or 1',
     _FREE,
   ),
   # What follows from the data is filled in before the run starts: phases.steps,

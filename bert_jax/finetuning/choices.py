@@ -140,11 +140,12 @@ def _read_choices(table, name, asked) -> list[tuple[str, ...]]:
       _read_list(table, line, row.get(name), name) for line, row in table.rows
     ]
   else:
-    numbered = [f'{name}{i}' for i in range(len(table.names))]
+    start = int(f'{name}0' not in table.names)  # 1 in COPA and PIQA
+    numbered = [f'{name}{start + i}' for i in range(len(table.names))]
     columns = [x for x in numbered if x in table.names]
     if not name or columns != numbered[: max(len(columns), 2)]:
       problem = (
-        f'has neither a column {name!r} with lists nor {name}0 and {name}1'
+        f'has neither a column {name!r} with lists nor {name}1 and {name}2'
       )
       examples.refuse_columns(table, problem, asked)
     found = [

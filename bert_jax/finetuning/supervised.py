@@ -116,6 +116,7 @@ class Supervised(abc.ABC):
     pad = tokenizer.pad_id
     about = {'labels': list(labels), 'pad_id': pad, 'splits': facts}
     return Data(rows, tuple(labels), pad, about)
+    about['unread'] = splits.list_unread(source)
 
   @abc.abstractmethod
   def read_file(
@@ -169,6 +170,8 @@ class Supervised(abc.ABC):
         for what, wrong in x['warnings'].items()
       ]
     return lines
+    if unread := manifest['unread']:
+      lines.append(f'not read: {errors.listing(unread)}')
 
   def list_columns(self, config: config_dict.ConfigDict) -> tuple[str, ...]:
     """Returns the columns that hold the texts, as `classifier.Head.columns`."""

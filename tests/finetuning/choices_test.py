@@ -59,6 +59,13 @@ def test_swags_columns_are_read(tmp_path):
   assert rows.pairs[0][3] == ' d, e' and rows.units[0].label == ''
 
 
+def test_columns_of_choices_may_be_numbered_from_1(tmp_path):
+  columns = examples.Columns('premise', '', 'choice', 'label')
+  row = {'premise': 'p', 'choice1': 'a', 'choice2': 'b', 'label': 0}
+  path = write(tmp_path / 'copa.jsonl', [row])
+  assert read_table(path, columns).pairs == [(' a', ' b')]
+
+
 NO_LIST = "line 1 .*'choices' what is not a list of two or more texts"
 
 
@@ -75,7 +82,7 @@ NO_LIST = "line 1 .*'choices' what is not a list of two or more texts"
     ([make_row(['a', None])], NO_LIST),
     (
       [{'context': 'a', 'question': 'b', 'choices0': 'c', 'choices2': 'd'}],
-      'nor choices0 and choices1',
+      'nor choices1 and choices2',
     ),
   ],
 )

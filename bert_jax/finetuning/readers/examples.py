@@ -123,7 +123,7 @@ def choose_columns(
     wanted[asked.label] = label
   for field, name in wanted.items():
     if name not in table.names if name else field == asked.text:
-      refuse_columns(table, f'has no column {name!r}', field)
+      _join_columns(table, name, field)
   units = [
     Example(
       line,
@@ -134,7 +134,25 @@ def choose_columns(
     )
     for i, (line, row) in enumerate(table.rows)
   ]
-  return Examples(table.path, units, ragged=table.ragged)
+  mark = labels.find_mark({x.label for x in units})
+  marked = [x.line for x in units if x.label == mark]
+  # A prediction is for every row.
+  if asked is FIELDS and len(marked) < len(units):
+    units = [x for x in units if x.label != mark]
+  else:
+    units = [x._replace(label='') if x.label == mark else x for x in units]
+    marked = []
+  return Examples(table.path, units, ragged=table.ragged, marked=marked)
+
+
+def _join_columns(table: table_files.Table, name: str, field: str):
+  """Makes a column of several, named as in 'title + body'."""
+  parts = [x.strip() for x in name.split('+')]
+  for part in parts:
+    if part not in table.names or not part:
+      refuse_columns(table, f'has no column {part!r}', field)
+  for line, row in table.rows:
+    row[name] = ' '.join(_get_text_or_null(table, line, row, x) for x in parts)
 
 
 def refuse_columns(table: table_files.Table, problem: str, field: str):

@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -10,15 +11,21 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import errors
+from bert_jax.corpus import text_files
 from bert_jax.data import hashing
 from bert_jax.finetuning.readers import glue, table_files
 from bert_jax.runtime import storage
 
 _HELD_OUT, _SAMPLE = 4, 6  # tags of hashes
-_SPLITS = ('train', 'dev', 'test')
+# {split: the words by which names of files tell that they are it}
+_SPLITS = {
+  'train': {'train', 'training'},
+  'dev': {'dev', 'devel', 'development', 'valid', 'validation', 'val', 'eval'},
+  'test': {'test', 'testing'},
+}
 # Extensions of files of tagged words, and of questions about passages.
 WORDS, QUESTIONS = ('.conll', '.txt'), ('.json',)
-_EXTENSIONS = (*table_files.EXTENSIONS, *WORDS, *QUESTIONS)
+_EXTENSIONS = tuple(dict.fromkeys((*table_files.READ, *WORDS, *QUESTIONS)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +70,7 @@ def find_files(source: Source) -> dict[str, str]:
   """Returns {split: path} of a source's input.
 
   It names files, `train=FILE,dev=FILE,test=FILE`, or a folder: of the GLUE
-  task, of all of GLUE, or with files train.*, dev.* and test.*.
+  task, of all of GLUE, or with files named as in `_find_own_files`.
   """
   known, given = find_glue(source.glue), source.input
   if '=' in given and not storage.exists(given):
@@ -80,6 +87,8 @@ def find_files(source: Source) -> dict[str, str]:
       )
     there = '=' in given or storage.exists(given)
     problem = 'has no training file' if there else 'does not exist'
+    if names := list_unread(source):
+      problem += f', only {errors.listing(names)}'
     name = known.files['train'] if known else f'train{", ".join(_EXTENSIONS)}'
     raise errors.UserError(
       f'data.input={given} {problem}; give a folder with {name}, or '
@@ -122,18 +131,37 @@ def _find_glue_files(known: glue.Glue, folder: str) -> dict[str, str]:
 
 
 def _find_own_files(folder: str) -> dict[str, str]:
-  names = storage.list_names(folder) if storage.is_folder(folder) else []
-  found: dict[str, str] = {}
-  for name in names:
-    split, _, rest = name.partition('.')
-    if split in _SPLITS and f'.{rest}'.startswith(_EXTENSIONS):
-      if split in found:
-        raise errors.UserError(
-          f'data.input={folder} has {os.path.basename(found[split])} and {name}; '
-          'name the files: train=FILE,dev=FILE,test=FILE.'
-        )
-      found[split] = os.path.join(folder, name)
-  return {split: found[split] for split in _SPLITS if split in found}
+  """Returns {split: path} of the files of a folder, by words of their names.
+
+  One that begins with no other word wins: train.csv, not train_old.csv.
+  """
+  found: dict[str, list[tuple[bool, str]]] = {split: [] for split in _SPLITS}
+  for name in storage.list_names(folder) if storage.is_folder(folder) else []:
+    stem, words = (
+      set(re.split(r'[\W_]+', x.lower())) - {'matched'}
+      for x in (name.partition('.')[0], name)
+    )
+    fitting = [split for split, known in _SPLITS.items() if words & known]
+    is_table = text_files.get_extension(name) in _EXTENSIONS
+    if is_table and len(fitting) == 1 and 'mismatched' not in words:
+      found[fitting[0]].append((not stem <= _SPLITS[fitting[0]], name))
+  for split, files in found.items():
+    equal = [name for longer, name in files if longer == min(files)[0]]
+    if len(equal) > 1:
+      raise errors.UserError(
+        f'data.input={folder} has {errors.listing(equal)} for {split}; name the '
+        'files: train=FILE,dev=FILE,test=FILE.'
+      )
+  return {k: os.path.join(folder, min(x)[1]) for k, x in found.items() if x}
+
+
+def list_unread(source: Source) -> list[str]:
+  """Returns the names in a folder of one's own that are no file of a split."""
+  if source.glue or not storage.is_folder(source.input):
+    return []
+  read = {os.path.basename(x) for x in _find_own_files(source.input).values()}
+  names = storage.list_names(source.input)
+  return [x for x in names if x not in read and not x.startswith('.')]
 
 
 @dataclasses.dataclass(frozen=True)

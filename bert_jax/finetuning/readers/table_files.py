@@ -3,12 +3,14 @@
 A TSV file is taken as it is: a quotation mark is a character like any other,
 as in GLUE. A CSV file quotes fields that hold commas, quotes or line feeds.
 In both, empty lines are left out, unless there is only one column: then each is
-a row without text. Each line of a JSONL file is an object. Files may be
-compressed.
+a row without text. JSON is an object per line or one list of objects, which are
+then counted as lines; what an object has inside another one has a name such as
+labels.binary. Files may be compressed.
 """
 
 import csv
 import io
+import itertools
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,8 +21,12 @@ from bert_jax.corpus import text_files
 from bert_jax.runtime import memory
 
 EXTENSIONS = ('.tsv', '.csv', '.jsonl')
-_SEPARATORS = {'.tsv': 'the tab', '.csv': 'the comma'}
-_OTHERS = {'.tsv': ';|,', '.csv': ';|\t'}  # separators to look for in a message
+# Extensions of further files, and which of these they are read like.
+_LIKE = {'.txt': '.tsv', '.json': '.jsonl', '.ndjson': '.jsonl'}
+READ = (*EXTENSIONS, *_LIKE)
+_SEPARATORS = {'.tsv': 'the tab', '.txt': 'the tab', '.csv': 'the comma'}
+# Separators to look for in a message.
+_OTHERS = {'.tsv': ';|,', '.txt': ';|,', '.csv': ';|\t'}
 _BREAKS = '\t', '\n', '\r'  # which a field of a TSV file cannot hold
 
 
@@ -44,15 +50,17 @@ def read(
   """Reads a file.
 
   Args:
-    path: ends in one of `EXTENSIONS` and maybe a compression's.
+    path: ends in one of `READ` and maybe a compression's.
     headless: columns of a TSV file whose first line does not name them.
     ragged: whether to leave out lines of a TSV file with too few columns, and
       columns beyond the header's; otherwise they are errors.
   """
-  kind = text_files.get_extension(path)
+  extension = text_files.get_extension(path)
+  kind = _LIKE.get(extension, extension)
   if kind not in EXTENSIONS:
     raise errors.UserError(
-      f'{path} does not end in {", ".join(EXTENSIONS)}; give a file that does.'
+      f'{path} does not end in {", ".join(READ)}; save a sheet (Excel) as CSV '
+      'and other tables (Parquet, Arrow) as JSONL, in UTF-8.'
     )
   # Of CSV, also lines that end in a carriage return alone.
   lines = _read_lines(path, '' if kind == '.csv' else '\n', _share(2))
@@ -63,7 +71,7 @@ def read(
   elif kind == '.csv':
     found = _name_values(path, _split_csv(path, lines))
   else:
-    found = _split_jsonl(path, lines)
+    found = _split_json(path, lines)
   rows, left = [], _share(2)
   for number, row in found:
     left -= sys.getsizeof(row) + sum(map(sys.getsizeof, row.values()))
@@ -80,14 +88,15 @@ def read(
 
 def describe_names(path: str, names: Sequence[str]) -> str:
   """Returns the columns of a file to print, and what may be wrong with them."""
+  shown = [x if len(x) < 40 else f'{x[:36]}...' for x in names]
   kind = text_files.get_extension(path)
-  return errors.listing(names) + _guess_separator(kind, names)
+  return errors.listing(shown) + _guess_separator(kind, names)
 
 
 def _guess_separator(kind: str, names: Sequence[str]) -> str:
   """Returns a question if a header may be separated by another character."""
   for mark in _OTHERS.get(kind, ''):
-    if len(names) == 1 and mark in names[0]:
+    if ''.join(names).count(mark) >= len(names):
       return f' (is {mark!r} the separator? Of a {kind} file it is {_SEPARATORS[kind]})'
   return ''
 
@@ -178,7 +187,7 @@ def _name_values(
   names = list(headless)
   for number, values in rows:
     if not names or (number == 1 and set(headless) <= set(values)):
-      names = values
+      names = [x.strip() for x in values]
       _check_names(path, number, names)
     elif values or len(names) == 1:
       values = values or ['']
@@ -190,19 +199,38 @@ def _name_values(
         yield number, dict(zip(names, values, strict=False))
 
 
-def _split_jsonl(path, lines) -> Iterator:
-  for number, line in enumerate(lines, 1):
-    if not line.strip():
+def _split_json(path, lines) -> Iterator[tuple[int, dict]]:
+  """Yields (number, object) of a file with one per line, or of one list."""
+  first = next(lines, '')
+  whole = first.lstrip().startswith('[')
+  texts = [first + ''.join(lines)] if whole else itertools.chain([first], lines)
+  for number, text in enumerate(texts, 1):
+    if not text.strip():
       continue
     try:
-      row, problem = json.loads(line), ''
+      value, problem = _DECODER.decode(text), ''
     except (ValueError, RecursionError) as error:
-      row, problem = None, f'is not JSON ({error})'
-    if not isinstance(row, dict):
-      problem = problem or f'holds a {type(row).__name__}'
-      advice = 'give one object per line.'
-      raise errors.at_line(path, number, f'{problem}; {advice}')
-    yield number, row
+      value, problem, whole = None, f'is not JSON ({error})', False
+    for place, row in enumerate(value, 1) if whole else [(number, value)]:
+      if not isinstance(row, dict):
+        problem = problem or f'holds a {type(row).__name__}'
+        advice = 'give one object per line, or one list of objects.'
+        raise errors.at_line(path, place, f'{problem}; {advice}')
+      yield place, row
+
+
+def _flatten(row: dict) -> dict:
+  """Returns {name: value}, what is in an object inside as 'OUTER.INNER'."""
+  if dict not in map(type, row.values()):
+    return row
+  found: dict = {}
+  for name, x in row.items():
+    inner = x.items() if isinstance(x, dict) else ()
+    found |= {f'{name}.{k}': y for k, y in inner} or {name: x}
+  return found
+
+
+_DECODER = json.JSONDecoder(object_hook=_flatten)
 
 
 def _check_names(path, number, names):

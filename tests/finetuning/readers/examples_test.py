@@ -62,6 +62,39 @@ def test_jsonl_labels_may_be_of_any_kind(tmp_path):
   assert list_labels(train) == ['x', '1', 'true', '0.5']
 
 
+def test_rows_of_snli_without_agreement_are_left_out(tmp_path):
+  content = 'gold_label\tsentence1\nneutral\ta\n-\tb\nentailment\tc\n'
+  for name in ('train', 'dev', 'test'):
+    (tmp_path / f'snli_1.0_{name}.txt').write_text(content)
+  given = source(tmp_path, text='sentence1', label='gold_label')
+  for rows in read_splits(given).values():
+    assert (rows.texts, list(rows.marked)) == (['a', 'c'], [3])
+    assert [x.id for x in rows.units] == ['0', '2']
+
+
+def test_a_test_file_whose_labels_are_all_minus_1_has_none(tmp_path):
+  (tmp_path / 'test.csv').write_text('text,label\nt,-1\nu,-1\n')
+  test = read(tmp_path, 'text,label\nt,0\nu,1\n')['test']
+  assert list_labels(test) == ['', '']
+
+
+def test_a_text_may_be_put_together_of_columns_and_of_inner_fields(tmp_path):
+  rows = [
+    {'text': 'a', 'x': {'word': f'b{i}', 'at': [i]}, 'label': 'l'}
+    for i in range(3)
+  ]
+  rows[2]['x']['word'] = None
+  dev = tmp_path / 'dev.json'
+  dev.write_text(json.dumps(rows, indent=2))
+  given = source(f'train={dev},dev={dev}', text='text + x.word', pair='x.word')
+  train = read_splits(given)['train']
+  assert train.texts == ['a b0', 'a b1', 'a ']
+  assert train.pairs == ['b0', 'b1', '']
+  assert [x.line for x in train.units] == [1, 2, 3]
+  with pytest.raises(errors.UserError, match="no column 'y'; it has text, x.w"):
+    read_splits(dataclasses.replace(given, text='text + y'))
+
+
 def test_null_is_a_text_without_words(tmp_path):
   content = '{"text": null, "label": "x"}\n'
   train = read(tmp_path, content, 'train.jsonl')['train']
@@ -102,10 +135,24 @@ def test_a_file_of_copies_is_split_all_the_same(tmp_path):
     ('text,label\nt,a\nu\n', 'csv', 'line 3 has 1 column, not 2'),
     ('text\tlabel\nt\ta\tb\n', 'tsv', 'line 2 has 3 columns, not 2'),
     ('text,label\nt,a\nu,\n', 'csv', 'without a label, the first in line 3'),
+    ('text,label\nt,a\nu,NA\n', 'csv', 'line 3; .* NA, None, nan, - and their'),
+    (
+      '{"text": "t", "label": [1]}\n',
+      'jsonl',
+      r"line 1 has the label '\[1\]'",
+    ),
+    (
+      '{"text": "t", "label": {"a": 1}}',
+      'json',
+      "'label'; it has text, label.a;",
+    ),
+    ('[{"text": "t", "label": 1}, 2]', 'json', 'line 2 holds a int; give one'),
+    ('A film.\nA dog.\n', 'txt', "no column 'text'; it has A film.; name"),
     ('text,label\n"t,a\n', 'csv', 'is not CSV at line 2'),
     ('', 'tsv', 'has no rows'),
     ('{"text": "t"\n', 'jsonl', 'line 1 is not JSON'),
-    ('[1]\n', 'jsonl', 'line 1 holds a list'),
+    ('[1]\n', 'jsonl', 'line 1 holds a int'),
+    ('{}\n[1]\n', 'jsonl', 'line 2 holds a list'),
     ('{"text": 3, "label": 1}\n', 'jsonl', "line 1 has in 'text' a int, not"),
     (
       '{"text": "t", "label": 1}\n{"label": 2}\n',

@@ -81,8 +81,8 @@ def write(folder, *names):
 @pytest.mark.parametrize(
   'given, message',
   [
-    ('.', 'has train.csv and train.tsv; na'),
-    ('nowhere', 'exist; give a folder with train.tsv, .csv, .jsonl, .con'),
+    ('.', 'has train.csv, train.tsv for train; na'),
+    ('nowhere', 'exist; give a folder with train.tsv, .csv, .jsonl, .txt'),
     ('train=a.csv,dve=b.csv', "'dve=b.csv' is not SPLIT=FILE with one of"),
     ('train=a.csv,train=b.csv', 'each once'),
     ('dev=a.csv', 'has no training file'),
@@ -118,7 +118,10 @@ def test_folders_may_be_in_a_bucket():
   }
   assert splits.list_glue(folder) == ['mnli']
   found = splits.find_files(source(f'{folder}/MNLI'))
-  assert found == {'train': f'{folder}/MNLI/train.tsv'}
+  assert found == {
+    'train': f'{folder}/MNLI/train.tsv',
+    'dev': f'{folder}/MNLI/dev_matched.tsv',
+  }
 
 
 def test_mnli_has_two_dev_sets_and_the_diagnostics(tmp_path):
@@ -156,3 +159,38 @@ def test_a_folder_of_ones_own_has_files_by_split(tmp_path):
     'train': f'{own}/train.jsonl',
     'dev': f'{own}/dev.csv.gz',
   }
+
+
+@pytest.mark.parametrize(
+  'split, names',
+  [
+    ('train', 'train.csv train.json ynat-v1.1_train.json ratings_train.txt'),
+    ('train', 'germeval2018.training.txt multinli.train.ko.tsv sts-train.csv'),
+    ('dev', 'dev.csv devel.tsv valid.jsonl validation.csv val.csv eval.csv'),
+    ('dev', 'dev_matched.tsv validation_matched.jsonl snli_1.0_dev.jsonl'),
+    ('dev', 'DEV.csv multinli_1.0_dev_matched.txt klue-sts-v1.1_dev.json'),
+    ('test', 'test.csv.gz test_matched.tsv ratings_test.txt xnli.test.ko.tsv'),
+    ('', 'dev_mismatched.tsv devil.csv train_dev.csv notes.txt train.parquet'),
+  ],
+)
+def test_the_split_of_a_file_is_known_by_its_name(tmp_path, split, names):
+  for i, name in enumerate(names.split()):
+    folder = tmp_path / str(i)
+    write(folder, name)
+    found = splits._find_own_files(str(folder))
+    assert found == ({split: str(folder / name)} if split else {})
+
+
+def test_the_plain_name_wins_and_the_others_are_named(tmp_path):
+  names = ('train.csv', 'train_old.csv', 'devel.csv', 'test.csv', 'test.xlsx')
+  write(tmp_path, *names, '.hidden')
+  found = splits.find_files(source(tmp_path))
+  assert [os.path.basename(x) for x in found.values()] == [
+    'train.csv', 'devel.csv', 'test.csv'
+  ]  # fmt: skip
+  assert splits.list_unread(source(tmp_path)) == ['test.xlsx', 'train_old.csv']
+  assert splits.list_unread(source(f'train={tmp_path}/train.csv')) == []
+  os.remove(tmp_path / 'train.csv')
+  os.remove(tmp_path / 'train_old.csv')
+  with pytest.raises(errors.UserError, match='no training file, only test.xls'):
+    splits.find_files(source(tmp_path))

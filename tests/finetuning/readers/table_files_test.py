@@ -49,6 +49,10 @@ def test_two_columns_of_one_name_are_refused(tmp_path, name, comma):
       for end in ('\n', '\r\n', '\r')
     ),
     ('x.jsonl', '{"a": 1}\n{"b": 2}\n', [(1, {'a': 1}), (2, {'b': 2})]),
+    ('x.json', '\n{"a": 1}\n{"b": 2}\n', [(2, {'a': 1}), (3, {'b': 2})]),
+    ('x.json', '[{"a": 1},\n {"b": [2]}]', [(1, {'a': 1}), (2, {'b': [2]})]),
+    ('x.ndjson', '[{"a": {"b": {"c": 1}, "d": {}}}]', [(1, {'a.b.c': 1, 'a.d': {}})]),
+    ('x.txt', 'a\t b\n1\t"2\n', [(2, {'a': '1', 'b': '"2'})]),
     # A field may be as long as a book.
     ('x.csv', f'a,b\n"{"c, " * 50_000}",d\n', [(2, dict(a='c, ' * 50_000, b='d'))]),
   ],
