@@ -126,7 +126,7 @@ def test_each_choice_is_a_pair_with_its_row(tmp_path):
   [
     *(
       (make_row(['a', 'b', 'c'], x), 'not the number of a choice, from 0 to')
-      for x in (3, 'b', -1, 1.5)
+      for x in (3, 'b', -2, 1.5)
     ),
     (make_row(['a', 'b']), 'train has 3, dev has 2; fill'),
   ],

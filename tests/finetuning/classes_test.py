@@ -86,6 +86,26 @@ def test_rows_without_text_are_kept_and_said(tmp_path):
   )
 
 
+def test_what_is_not_used_is_said(tmp_path):
+  made.write_csv(tmp_path / 'texts', test=['cat,a', 'dogs,'])
+  (tmp_path / 'texts' / 'test_old.csv').write_text('')
+  found = make(tmp_path, ['cat,a', 'dogs,b', 'dog,-', 'cats,-'])
+  lines = classes.TASK.describe_data(found.manifest)
+  assert lines[1].startswith(
+    'WARNING: train: 2 rows are labelled - or -1, which is none, and left out; '
+    'the first is line 4'
+  )
+  assert found.splits['train'].size == 2 and found.labels == ('a', 'b')
+  assert 'test: 1 row have no label, so that none is scored' in '\n'.join(lines)
+  assert lines[-1] == 'not read: test_old.csv'
+
+
+def test_metrics_are_checked_before_training(tmp_path):
+  asked = {'finetuning.metrics': 'pearson'}
+  with pytest.raises(errors.UserError, match='must be some of accuracy, f1'):
+    make(tmp_path, ['the cat,a', 'dogs,b'], **asked)
+
+
 def test_dev_rows_that_are_training_rows_are_said(tmp_path, capsys):
   made.prepare(made.configure(tmp_path), str(tmp_path / 'run'))
   assert (

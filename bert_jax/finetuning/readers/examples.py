@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning.readers import glue, splits, table_files
+from bert_jax.finetuning.readers import glue, labels, splits, table_files
 
 _IDS = ('index', 'id')  # columns that number the rows of GLUE's test files
 
@@ -30,7 +30,7 @@ class Example(NamedTuple):
 
   Attributes:
     pair: the second text, or a tuple of them; None for single texts.
-    label: as written, '' if it is missing.
+    label: as `labels.read` returns it.
     id: its name in a submission.
   """
 
@@ -48,10 +48,12 @@ class Examples(splits.Content):
   Attributes:
     units: the rows, `Example`.
     ragged: numbers of lines that were left out, having too few columns.
+    marked: of lines that were left out, having a `labels.find_mark`.
     kept: columns of each row to copy into its predictions, {name: value}.
   """
 
   ragged: Sequence[int] = ()
+  marked: Sequence[int] = ()
   kept: Iterable[dict] | None = None
 
   @property
@@ -86,7 +88,8 @@ class Examples(splits.Content):
       count = errors.count(len(missing), 'row')
       raise errors.UserError(
         f'{self.path}: {count} of {split} without a label, the first in line '
-        f'{missing[0]}; give each one, or leave those rows out.'
+        f'{missing[0]}; give each one, or leave those rows out. NA, None, nan, '
+        '- and their like are no labels; give a class of that name another.'
       )
 
 
@@ -129,7 +132,7 @@ def choose_columns(
       line,
       _get_text_or_null(table, line, row, text),
       _get_text_or_null(table, line, row, pair) if pair else None,
-      _to_text(row.get(label) if label else None),
+      labels.read(table.path, line, row.get(label) if label else None),
       str(i),
     )
     for i, (line, row) in enumerate(table.rows)
@@ -181,22 +184,13 @@ def _get_text_or_null(table, line, row, name) -> str:
   return '' if is_null else get_text(table, line, row, name)
 
 
-def _to_text(value) -> str:
-  """Returns a label or an id; JSON's true is 'true', null is missing."""
-  if value is None:
-    return ''
-  if isinstance(value, bool):
-    return str(value).lower()
-  return str(value).strip()
-
-
 def _read_ids(table) -> list[str]:
   name = next((name for name in _IDS if name in table.names), None)
   if name is None:
     return [str(i) for i in range(len(table.rows))]
   lines: dict[str, int] = {}
   for line, row in table.rows:
-    found = _to_text(row.get(name))
+    found = str(row.get(name)).strip()
     first = lines.setdefault(found, line)
     if first != line:
       raise errors.UserError(

@@ -56,7 +56,7 @@ def test_tsv_takes_quotes_as_they_are(tmp_path):
 
 
 def test_jsonl_labels_may_be_of_any_kind(tmp_path):
-  rows = [{'text': 't', 'label': x} for x in ('x', 1, True, 0.5)]
+  rows = [{'text': 't', 'label': x} for x in ('x', 1.0, True, 0.5)]
   content = ''.join(json.dumps(row) + '\n' for row in rows)
   train = read(tmp_path, content, 'train.jsonl')['train']
   assert list_labels(train) == ['x', '1', 'true', '0.5']
@@ -180,7 +180,7 @@ def test_classes_that_are_numbers_are_sorted_by_value(tmp_path):
   'split, rows, labels, message',
   [
     ('dev', 't,b\nu,c', ('b', 'c'), 'line 2 has the label .a., which'),
-    ('train', 't,1.5\nu,nan', (), "line 3 has the label 'nan'"),
+    ('train', 't,1.5\nu,inf', (), "line 3 has the label 'inf'"),
     # It would break a row of the predictions.
     ('train', 't,a\nu,"b\nc"', None, r"line 3 has the label 'b\\nc'; give it"),
   ],
