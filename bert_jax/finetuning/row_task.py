@@ -122,13 +122,12 @@ class RowTask(supervised.Supervised):
 def list_facts(rows: examples.Examples) -> dict[str, Any]:
   """Returns facts about rows, as `Supervised.encode` does."""
   missing = [x.line for x in rows.units if not x.label]
+  some = missing if len(missing) < len(rows.units) else []
   wrong = {
     'have no text, and are kept': rows.list_empty(),
     'have too few columns, and are left out': rows.ragged,
     'are labelled - or -1, which is none, and left out': rows.marked,
-    'have no label, so that none is scored': missing
-    if len(missing) < len(rows.units)
-    else (),
+    'have no label, so that none is scored': some,
   }
   return {'counts': [errors.count(len(rows.units), 'row')], 'warnings': wrong}
 

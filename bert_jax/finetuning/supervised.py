@@ -115,8 +115,8 @@ class Supervised(abc.ABC):
       }
     pad = tokenizer.pad_id
     about = {'labels': list(labels), 'pad_id': pad, 'splits': facts}
-    return Data(rows, tuple(labels), pad, about)
     about['unread'] = splits.list_unread(source)
+    return Data(rows, tuple(labels), pad, about)
 
   @abc.abstractmethod
   def read_file(
@@ -169,9 +169,9 @@ class Supervised(abc.ABC):
         f'the first is {self.place} {wrong["first"]} of {x["path"]}'
         for what, wrong in x['warnings'].items()
       ]
-    return lines
     if unread := manifest['unread']:
       lines.append(f'not read: {errors.listing(unread)}')
+    return lines
 
   def list_columns(self, config: config_dict.ConfigDict) -> tuple[str, ...]:
     """Returns the columns that hold the texts, as `classifier.Head.columns`."""

@@ -139,12 +139,10 @@ def choose_columns(
   ]
   mark = labels.find_mark({x.label for x in units})
   marked = [x.line for x in units if x.label == mark]
-  # A prediction is for every row.
-  if asked is FIELDS and len(marked) < len(units):
-    units = [x for x in units if x.label != mark]
-  else:
+  if asked is not FIELDS or len(marked) == len(units):  # all rows are wanted
     units = [x._replace(label='') if x.label == mark else x for x in units]
     marked = []
+  units = [x for x in units if x.label != mark]
   return Examples(table.path, units, ragged=table.ragged, marked=marked)
 
 

@@ -133,18 +133,16 @@ def _find_glue_files(known: glue.Glue, folder: str) -> dict[str, str]:
 def _find_own_files(folder: str) -> dict[str, str]:
   """Returns {split: path} of the files of a folder, by words of their names.
 
-  One that begins with no other word wins: train.csv, not train_old.csv.
+  A name of no other words wins: train.csv, not train_old.csv.
   """
   found: dict[str, list[tuple[bool, str]]] = {split: [] for split in _SPLITS}
   for name in storage.list_names(folder) if storage.is_folder(folder) else []:
-    stem, words = (
-      set(re.split(r'[\W_]+', x.lower())) - {'matched'}
-      for x in (name.partition('.')[0], name)
-    )
+    words = set(re.split(r'[\W_]+', name.lower()))
     fitting = [split for split, known in _SPLITS.items() if words & known]
     is_table = text_files.get_extension(name) in _EXTENSIONS
     if is_table and len(fitting) == 1 and 'mismatched' not in words:
-      found[fitting[0]].append((not stem <= _SPLITS[fitting[0]], name))
+      stem = name.lower().partition('.')[0].removesuffix('_matched')
+      found[fitting[0]].append((stem not in _SPLITS[fitting[0]], name))
   for split, files in found.items():
     equal = [name for longer, name in files if longer == min(files)[0]]
     if len(equal) > 1:
