@@ -23,6 +23,8 @@ def check(c: config_dict.ConfigDict):
   _check_baselines(c)
   _check_last_layer(c)
   _check_dropout('finetuning.head_dropout', c.finetuning.head_dropout)
+  if c.finetuning.metrics and c.task != 'classification':
+    _fail(f'finetuning.metrics is for classification, not for {c.task}')
   if c.task == 'pretraining' and not c.optimizer.learning_rate:
     _fail('optimizer.learning_rate=0 is for fine-tuning, which fills it in')
   if not c.phases.warmups and c.optimizer.warmup_steps >= sum(c.phases.steps):

@@ -28,6 +28,7 @@ from bert_jax.train import fit, programs, task, tuning
     ('objective.kind', 'ltr', 'needs objective.nsp=False'),
     ('model.bilstm', 768, 'means nothing in pre-training'),
     ('finetuning.form', 'gpt', 'is for classification'),
+    ('finetuning.metrics', 'f1', 'is for classification, not for pretraining'),
     ('finetuning.features', 'last', 'is for classification and tagging'),
     ('objective.mask_mix', (0.8, 0.1, 0.2), 'sum to 1'),
     ('model.dropout', 0.999, '256 of 256 values; 255 of them, 0.9961, is the'),

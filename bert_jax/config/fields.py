@@ -321,6 +321,12 @@ FIELDS: dict[str, Field] = {
     'updates',
   ),
   'finetuning.regression': Field(False, 'labels are numbers, not classes'),
+  'finetuning.metrics': Field(
+    '',
+    'for classification, such as macro_f1,accuracy (finetuning/metrics.py); '
+    'models are compared by the first; empty is the usual ones',
+    _FREE,
+  ),
   'finetuning.doc_stride': Field(
     128,
     'for spans: tokens from the beginning of a window of a long passage to '

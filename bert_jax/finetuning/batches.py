@@ -87,7 +87,7 @@ def make_task(
     bias = this.find_bias(data.splits['train'], len(data.labels))
 
   def score(kept):
-    names = this.list_metrics(data.labels, config.finetuning.glue)
+    names = this.list_metrics(data.labels, config.finetuning)
     split, settings = data.splits['dev'], fine_tuned.get_spans(config)
     found, _ = this.decide(split, kept, settings, tune=True)
     return this.measure(names, data.labels, split, found)

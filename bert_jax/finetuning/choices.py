@@ -119,7 +119,7 @@ class Choices(row_task.RowTask):
   def list_sums(self, config, module):
     return supervised.SUMS, {}, math.log(_count(config))
 
-  def list_metrics(self, labels, glue=''):
+  def list_metrics(self, labels, asked=None):
     return ('accuracy',)
 
   def describe_prediction(self, config, labels):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, gpt_form, row_task, supervised
+from bert_jax.finetuning import encode, gpt_form, metrics, row_task, supervised
 from bert_jax.finetuning.readers import examples, splits, table_files
 from bert_jax.model import classifier
 from bert_jax.runtime import files
@@ -113,11 +113,12 @@ class Classes(row_task.RowTask):
       None if numbers or gpt else math.log(module.outputs),
     )
 
-  def list_metrics(self, labels, glue=''):
-    """Returns the metrics of a GLUE task, or else of classes or of numbers."""
-    known = splits.find_glue(glue)
-    if known:
-      return known.metrics
+  def list_metrics(self, labels, asked=None):
+    """Returns what is asked for, or a GLUE task's, classes' or numbers' own."""
+    if asked and asked.metrics:
+      return metrics.check(asked.metrics, labels)
+    if asked and asked.glue:
+      return splits.find_glue(asked.glue).metrics
     if labels:
       return 'accuracy', 'macro_f1', 'matthews'
     return 'pearson', 'spearman', 'mean_squared_error'

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax import errors
+
 _RESAMPLES = 1000
 _TAILS = 0.025, 0.975  # of an interval of 95 %
 _SHARES = 'accuracy', 'exact_match'  # whose intervals are Wilson's
@@ -40,6 +42,12 @@ def _average_f1(there, given, hits):
   return (2 * hits[both > 0] / both[both > 0]).mean()
 
 
+def _f1_of(there, given, hits, classes=slice(1, 2)):
+  """Returns the F1 of some classes together."""
+  there, given, hits = (x[classes].sum() for x in (there, given, hits))
+  return 2 * hits / max(there + given, 1)
+
+
 def _matthews(there, given, hits):
   total = float(there.sum())  # whose fourth power is too large for an integer
   top = hits.sum() * total - there @ given
@@ -53,15 +61,31 @@ _OF_NUMBERS: dict[str, Callable[[Any, Any], float]] = {
   'mean_squared_error': lambda truth, predicted: np.mean(
     np.square(np.subtract(truth, predicted, dtype='f8'))
   ),
+  'f1_at_3': lambda *pair: _f1_of(*_count(*(1 * (x >= 3) for x in pair))),
 }
 # From the numbers of rows, predictions and hits of each class. `f1` is class
-# 1's, as GLUE defines it for MRPC and QQP.
+# 1's, as GLUE defines it for MRPC and QQP; `relation_f1` is of all classes but
+# the first, no_relation in KLUE-RE, together.
 _OF_COUNTS: dict[str, Callable[..., float]] = {
   'accuracy': lambda there, given, hits: hits.sum() / there.sum(),
-  'f1': lambda there, given, hits: 2 * hits[1] / max(there[1] + given[1], 1),
+  'f1': _f1_of,
   'macro_f1': _average_f1,
+  'relation_f1': lambda *counts: _f1_of(*counts, slice(1, None)),
   'matthews': _matthews,
 }
+
+
+def check(asked: str, labels: Sequence[str]) -> list[str]:
+  """Returns the names in `finetuning.metrics`, checked."""
+  names, known = asked.split(','), [*(_OF_COUNTS if labels else _OF_NUMBERS)]
+  if labels and labels[0] != 'no_relation':
+    known.remove('relation_f1')
+  if names[0] == 'mean_squared_error' or set(names) - set(known):
+    raise errors.UserError(
+      f'finetuning.metrics={asked} must be some of {", ".join(known)}, and of the '
+      'first one more has to be better.'
+    )
+  return names
 
 
 def score(
@@ -70,8 +94,7 @@ def score(
   """Returns {metric: value} of predictions, [N].
 
   Args:
-    names: accuracy, f1 (of class 1), macro_f1 or matthews for classes, which
-      are integers; pearson, spearman or mean_squared_error for numbers.
+    names: of `_OF_COUNTS` for classes, which are integers, or of `_OF_NUMBERS`.
   """
   if names[0] in _OF_COUNTS:
     truth, predicted = _rank_classes(truth, predicted)
@@ -132,6 +155,9 @@ def compare(
       truth, predicted, ours, theirs
     )
     bounds = _find_bounds(truth, predicted)
+  else:
+    at_3 = (1 * (x >= 3) for x in (truth, predicted))
+    bounds['f1_at_3'] = _find_bounds(*at_3)['f1']
   baseline, constant = max(
     ((_score(names, truth, x), x) for x in (ours, theirs)),
     key=lambda x: x[0][names[0]],
@@ -227,11 +253,13 @@ def _find_bounds(truth, predicted) -> dict[str, list[float]]:
   there, given, hits = _count(truth, predicted)
   total, right = there.sum(), hits.sum() / there.sum()
   bounds = find_wilson(right, total)
-  values = _score(['f1', 'macro_f1', 'matthews'], truth, predicted)
+  values = _score(list(_OF_COUNTS), truth, predicted)
+  some = there + given
   found = {
     'accuracy': bounds,
     'macro_f1': find_wilson(values['macro_f1'], total),
-    'f1': find_wilson(values['f1'], (there[1] + given[1]) / 2),
+    'f1': find_wilson(values['f1'], some[1] / 2),
+    'relation_f1': find_wilson(values['relation_f1'], some[1:].sum() / 2),
   }
   # About (accuracy - chance) / (1 - chance).
   room = 1 - there @ there / total**2

@@ -94,7 +94,7 @@ def score(run: Run) -> dict[str, Any]:
     further splits with labels; and which run was scored.
   """
   this, data, c = run.task, run.data, run.config
-  names = this.list_metrics(data.labels, c.finetuning.glue)
+  names = this.list_metrics(data.labels, c.finetuning)
   train = data.splits['train']
   scored = {
     name: this.compare(names, data.labels, data.splits[name], found, train)

@@ -123,7 +123,7 @@ class Spans(supervised.Supervised):
     answers = span_answers.choose(split, kept, settings, tune)
     return answers, settings._replace(threshold=answers.threshold)
 
-  def list_metrics(self, labels, glue=''):
+  def list_metrics(self, labels, asked=None):
     return 'f1', 'exact_match'
 
   def measure(self, names, labels, split, found):

@@ -89,6 +89,7 @@ class Supervised(abc.ABC):
     source = splits.get_source(config)
     found = splits.read(source, functools.partial(self.read_file, source))
     labels = self.list_labels(config, found)
+    self.list_metrics(labels, config.finetuning)  # checks those asked for
     how = encode.How(
       tokenizer,
       max(config.phases.seq_length),
@@ -258,9 +259,9 @@ class Supervised(abc.ABC):
 
   @abc.abstractmethod
   def list_metrics(
-    self, labels: Sequence[str], glue: str = ''
-  ) -> tuple[str, ...]:
-    """Returns the names of the metrics; models are compared by the first."""
+    self, labels: Sequence[str], asked: config_dict.ConfigDict | None = None
+  ) -> Sequence[str]:
+    """Returns the metrics that `config.finetuning` asks for; the first decides."""
 
   @abc.abstractmethod
   def measure(

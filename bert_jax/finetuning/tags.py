@@ -137,7 +137,7 @@ class Tags(supervised.Supervised):
     sums, found = super().compute_sums(module, params, batch, key)
     return sums, {'tags': jnp.argmax(found['logits'], -1).astype(jnp.int32)}
 
-  def list_metrics(self, labels, glue=''):
+  def list_metrics(self, labels, asked=None):
     """Returns the metrics of entities or, without a scheme, of words."""
     plain = schemes.parse(set(labels)) is None
     return ('accuracy', 'macro_f1') if plain else ('f1', 'precision', 'recall')

@@ -181,7 +181,7 @@ def _list_metrics(run: runs.Run) -> tuple[str, ...]:
   """Returns the metrics on dev of fine-tuning; () for pre-training."""
   task = tasks.SUPERVISED.get(run.config.task)
   labels = run.get_last('run').get('labels', ())
-  return task.list_metrics(labels, run.config.finetuning.glue) if task else ()
+  return task.list_metrics(labels, run.config.finetuning) if task else ()
 
 
 def _show_run(run: runs.Run, section: runs.Section) -> str:

@@ -6,10 +6,11 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 
+from bert_jax import errors
 from bert_jax.finetuning import metrics
 from tests import peak
 
-CLASSES = ('accuracy', 'f1', 'macro_f1', 'matthews')
+CLASSES = ('accuracy', 'f1', 'macro_f1', 'relation_f1', 'matthews')
 
 
 def score(name, truth, predicted):
@@ -60,7 +61,7 @@ def test_twenty_rows_are_never_certain(name, right):
   predicted = truth if right else 1 - truth
   low, high = find_intervals(CLASSES, truth, predicted)[name]
   # Wilson's interval of 20 of 20 begins at 0.839.
-  trials = 10 if name == 'f1' else 20
+  trials = 10 if name in ('f1', 'relation_f1') else 20
   wide = 3.84146 / (trials + 3.84146)
   if name == 'matthews':
     expected = (1 - 2 * wide, 1) if right else (-1, -1 + 2 * wide)
@@ -102,6 +103,9 @@ def test_scores_of_classes_are_those_of_scikit_learn(classes):
       'accuracy': m.accuracy_score(truth, predicted),
       'f1': m.f1_score(truth, predicted, labels=[1], average='micro'),
       'macro_f1': m.f1_score(truth, predicted, **macro),
+      'relation_f1': m.f1_score(
+        truth, predicted, labels=[1, 2, 3], average='micro', zero_division=0
+      ),
       'matthews': m.matthews_corrcoef(truth, predicted),
     }
     found = metrics.score(CLASSES, truth, predicted)
@@ -120,12 +124,42 @@ def test_scores_of_numbers_are_those_of_scipy():
   for _ in range(10):
     truth = random.integers(0, 6, 30).astype('f8')  # with ties
     predicted = truth + random.normal(size=30).round(1)
-    found = metrics.score(['pearson', 'spearman'], truth, predicted)
+    found = metrics.score(['pearson', 'spearman', 'f1_at_3'], truth, predicted)
     expected = {
       'pearson': stats.pearsonr(truth, predicted).statistic,
       'spearman': stats.spearmanr(truth, predicted).statistic,
+      'f1_at_3': sklearn.metrics.f1_score(truth >= 3, predicted >= 3),
     }
     assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_an_f1_of_numbers_is_never_certain_either():
+  truth = np.arange(20, dtype='f4') % 2 * 3  # 10 are at least 3
+  low, high = find_intervals(('pearson', 'f1_at_3'), truth, truth)['f1_at_3']
+  assert (low, high) == pytest.approx(metrics.find_wilson(1.0, 10))
+
+
+@pytest.mark.parametrize(
+  'asked, labels, found',
+  [
+    ('macro_f1,accuracy', 'ab', ['macro_f1', 'accuracy']),
+    ('pearson,f1_at_3', '', ['pearson', 'f1_at_3']),
+    ('relation_f1', ['no_relation', 'x'], ['relation_f1']),
+    ('relation_f1', 'ab', None),
+    ('pearson', 'ab', None),
+    ('accuracy', '', None),
+    ('accuracy,', 'ab', None),
+    ('mean_squared_error', '', None),  # of which less is better
+  ],
+)
+def test_metrics_may_be_chosen(asked, labels, found):
+  if found:
+    assert metrics.check(asked, labels) == found
+    return
+  with pytest.raises(
+    errors.UserError, match=f'metrics={asked} must be some of'
+  ):
+    metrics.check(asked, labels)
 
 
 def test_as_many_classes_as_words_cost_no_more_than_their_rows():

@@ -28,7 +28,7 @@ class Parity(row_task.RowTask):
     rows = encode.Rows(encoded, np.array(words, np.int32) % 2)
     return rows, row_task.list_facts(content)
 
-  def list_metrics(self, labels, glue=''):
+  def list_metrics(self, labels, asked=None):
     return ('accuracy',)
 
 
