@@ -4,7 +4,7 @@ python -m bert_jax.main --config=configs/classify.py --workdir=DIR \\
   --config.init_from=MODEL --config.data.input='train=a.csv,dev=b.csv' \\
   --config.data.text=review --config.data.label=stars
 
-CSV, TSV or JSONL with named columns; data.pair names the second text of a pair.
+CSV, TSV or JSON with named columns; data.pair names the second text of a pair.
 Without a dev file, a tenth of each class (data.heldout) is kept for it.
 Numbers are learnt with finetuning.regression=True. Batches of 32, 3 epochs and a
 learning rate of 3e-5; more of both for models smaller than BERT-Base. Expect a
