@@ -110,7 +110,7 @@ def test_squad(real, in_transformers, pattern):
   words = tokenizer.Tokenizer.load(vocab, lowercase)
   settings = classifier.Spans(STRIDE, QUERY, 30, None)
   for path in sorted(pathlib.Path(real('squad')).glob(pattern)):
-    how = encode.How(words, WINDOW, spans=settings)
+    how = encode.How(words, WINDOW, settings=settings)
     split, _ = span_windows.encode_questions(how, squad.read(str(path)))
     count = split.count()
     share = count_recovered(split) / count

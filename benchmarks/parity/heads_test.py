@@ -91,7 +91,7 @@ def start(c, folder):
   names = () if c.task == 'choice' else tuple(f'L{i}' for i in range(CLASSES))
   spans = classifier.Spans(128, 64, 30, None) if c.task == 'spans' else None
   head = classifier.Head(
-    layer['kernel'], layer['bias'], names, LENGTH, (), c.task, spans=spans
+    layer['kernel'], layer['bias'], names, LENGTH, (), c.task, settings=spans
   )
   words = (*tokenizer.SPECIAL, *(f'w{i}' for i in range(VOCAB - 5)))
   bert, words = model_config(c), tokenizer.Tokenizer(words)

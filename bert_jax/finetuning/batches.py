@@ -88,7 +88,7 @@ def make_task(
 
   def score(kept):
     names = this.list_metrics(data.labels, config.finetuning)
-    split, settings = data.splits['dev'], fine_tuned.get_spans(config)
+    split, settings = data.splits['dev'], fine_tuned.get_settings(config)
     found, _ = this.decide(split, kept, settings, tune=True)
     return this.measure(names, data.labels, split, found)
 

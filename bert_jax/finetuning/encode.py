@@ -19,13 +19,13 @@ class How(NamedTuple):
   Attributes:
     length: tokens of a row, at most.
     form: `bert` or `gpt`, see `gpt_form`.
-    spans: how answers are found in passages, if that is the task.
+    settings: how answers are found in passages, if that is the task.
   """
 
   tokenizer: Tokenizer
   length: int
   form: str = 'bert'
-  spans: classifier.Spans | None = None
+  settings: classifier.Spans | None = None
 
 
 class Encoded(NamedTuple):

@@ -65,7 +65,7 @@ def finish(
   params = parameters.drop_padding_rows(params, vocab_size)
   kept = {'dev': predictions[task.HELD_OUT], **predictions}
   del kept[task.HELD_OUT]
-  settings, found = fine_tuned.get_spans(config), {}
+  settings, found = fine_tuned.get_settings(config), {}
   for name, x in kept.items():  # dev first, on which the settings are tuned
     split = data.splits[name]
     found[name], settings = this.decide(split, x, settings, name == 'dev')
@@ -154,7 +154,7 @@ def make_head(run: Run) -> classifier.Head:
     task=run.config.task,
     bilstm=run.params.get('bilstm'),
     form=run.config.finetuning.form,
-    spans=run.settings,
+    settings=run.settings,
   )
 
 

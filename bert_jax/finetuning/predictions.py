@@ -44,7 +44,7 @@ class Job(NamedTuple):
 def get_how(model: source.Source) -> encode.How:
   """Returns how texts become rows of a fine-tuned model."""
   head = model.head
-  return encode.How(model.tokenizer, head.max_length, head.form, head.spans)
+  return encode.How(model.tokenizer, head.max_length, head.form, head.settings)
 
 
 def predict_rows(
@@ -65,7 +65,7 @@ def predict_rows(
     config = dataclasses.replace(config, attention='recompute')
   module = fine_tuned.make_head_module(head, config)
   params = jax.device_put(head.add_to(model.params))
-  compute = this.make_compute(head.spans)
+  compute = this.make_compute(head.settings)
   batches = encode.batch_by_length(
     split.lengths,
     batch_size,
@@ -99,7 +99,7 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
   # Only JSONL has the probabilities of all classes.
   whole = job.output.endswith('.jsonl')
   kept = predict_rows(this, job.model, split, job.batch_size, whole)
-  found, _ = this.decide(split, kept, head.spans, tune=False)
+  found, _ = this.decide(split, kept, head.settings, tune=False)
   this.write_given(job, content, split, found)
   if split.labels is not None:
     names = this.list_metrics(head.labels)

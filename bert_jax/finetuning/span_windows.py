@@ -124,7 +124,7 @@ def make(
     `encoded`, `questions`, `tokens` and `starts` of `Questions`.
   """
   tokenizer, length = how.tokenizer, how.length
-  most = min(how.spans.max_query_length, length - 4)
+  most = min(how.settings.max_query_length, length - 4)
   cls, sep = (
     np.array([i], tokenizer.id_type)
     for i in (tokenizer.cls_id, tokenizer.sep_id)
@@ -138,7 +138,7 @@ def make(
     first, room = len(query) + 2, length - len(query) - 3
     key = len(ids), room
     if key not in plans:
-      spans = split(len(ids), room, how.spans.doc_stride)
+      spans = split(len(ids), room, how.settings.doc_stride)
       plans[key] = list(zip(spans, find_best(spans), strict=True))
     for (begin, end), (low, high) in plans[key]:
       parts += [cls, query, sep, ids[begin:end], sep]

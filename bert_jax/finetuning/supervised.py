@@ -94,7 +94,7 @@ class Supervised(abc.ABC):
       tokenizer,
       max(config.phases.seq_length),
       config.finetuning.form,
-      fine_tuned.get_spans(config),
+      fine_tuned.get_settings(config),
     )
     rows, facts, repeated = {}, {}, splits.find_repeated(found)
     for split, content in found.items():
@@ -252,7 +252,7 @@ class Supervised(abc.ABC):
 
     Args:
       kept: what `Rows.keep` kept of their predictions.
-      settings: of `fine_tuned.get_spans`, or as tuned on dev.
+      settings: of `fine_tuned.get_settings`, or as tuned on dev.
       tune: whether to tune them on these rows.
     """
     return kept, settings
@@ -354,7 +354,7 @@ def make_objective(
 
   shapes = functools.partial(this.list_shapes, config, module)
   sums, more, expected = this.list_sums(config, module)
-  compute = this.make_compute(fine_tuned.get_spans(config))
+  compute = this.make_compute(fine_tuned.get_settings(config))
   init = fine_tuned.make_init(module)
   if config.init_from:
     init = parameters.skip_layers(init, fine_tuned.list_new_layers(config))

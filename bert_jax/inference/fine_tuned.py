@@ -102,7 +102,7 @@ def make_head_module(
   return made(*common, head.lstm_units)
 
 
-def get_spans(config: config_dict.ConfigDict) -> classifier.Spans | None:
+def get_settings(config: config_dict.ConfigDict) -> classifier.Spans | None:
   """Returns how answers are found, if that is the task, before any tuning."""
   if config.task != 'spans':
     return None

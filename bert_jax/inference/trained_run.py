@@ -81,10 +81,10 @@ def _take_head(params, config, workdir, about) -> classifier.Head | None:
   """Takes the head of a fine-tuned model out of a run's parameters."""
   if 'classifier' not in params:
     return None
-  found, spans = params.pop('classifier'), fine_tuned.get_spans(config)
-  if spans and config.finetuning.unanswerable:
-    threshold = _read_results(workdir).get('threshold', 0.0)
-    spans = spans._replace(threshold=threshold)
+  found, settings = params.pop('classifier'), fine_tuned.get_settings(config)
+  if settings and settings.threshold is not None:
+    threshold = _read_results(workdir).get('threshold', settings.threshold)
+    settings = settings._replace(threshold=threshold)
   return classifier.Head(
     found['kernel'],
     found['bias'],
@@ -94,7 +94,7 @@ def _take_head(params, config, workdir, about) -> classifier.Head | None:
     config.task,
     params.pop('bilstm', None),
     config.finetuning.form,
-    spans,
+    settings,
   )
 
 

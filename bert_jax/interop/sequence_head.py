@@ -42,8 +42,8 @@ def to_tensors(head: classifier.Head) -> dict[str, np.ndarray]:
 def describe(head: classifier.Head) -> dict[str, Any]:
   """Returns the fields of config.json that describe a head."""
   ours = {'max_length': head.max_length, 'columns': list(head.columns)}
-  if head.spans is not None:
-    ours['spans'] = head.spans._asdict()
+  if head.settings is not None:
+    ours['spans'] = head.settings._asdict()
   described = {
     'architectures': [_CLASSES[head.task]],
     'problem_type': None,
@@ -85,10 +85,11 @@ def read(
   ours = theirs.get('task_specific_params')
   ours = ours.get(_OURS) if isinstance(ours, dict) else None
   ours = ours if isinstance(ours, dict) else {}
-  labels, spans, most = (), None, theirs['max_position_embeddings']
+  labels, settings, most = (), None, theirs['max_position_embeddings']
   default = most
   if task == 'spans':
-    labels, spans = _SPANS, _read_spans(path, ours.get('spans', {}), len(bias))
+    settings = _read_spans(path, ours.get('spans', {}), len(bias))
+    labels = _SPANS
     default = min(most, _MAX_LENGTH)
   elif kind != 'regression' and len(bias) > 1:
     labels = _read_labels(path, theirs, len(bias))
@@ -98,7 +99,7 @@ def read(
   if not (isinstance(columns, list) and all(type(x) is str for x in columns)):
     config_file.refuse(path, 'columns', columns, 'a list of names')
   return classifier.Head(
-    kernel, bias, labels, max_length, tuple(columns), task, spans=spans
+    kernel, bias, labels, max_length, tuple(columns), task, settings=settings
   )
 
 

@@ -208,7 +208,7 @@ class Head(NamedTuple):
   task: str = 'classification'
   bilstm: Any = None  # parameters of the BiLSTM before it, if any
   form: str = 'bert'  # or 'gpt', see `GptClassifier`
-  spans: Spans | None = None  # for answers to questions only
+  settings: Spans | None = None  # of its predictions, if they have any
 
   @property
   def lstm_units(self) -> int:

@@ -139,7 +139,7 @@ def read_with_export(run: str) -> tuple:
   ours, theirs = (source.read(x) for x in (run, os.path.join(run, 'export')))
   parts = (x.head.add_to(x.params) for x in (ours, theirs))
   models.assert_same(*parts)
-  for field in ('task', 'labels', 'max_length', 'columns', 'spans'):
+  for field in ('task', 'labels', 'max_length', 'columns', 'settings'):
     assert getattr(ours.head, field) == getattr(theirs.head, field), field
   assert ours.tokenizer == theirs.tokenizer
   return ours, theirs

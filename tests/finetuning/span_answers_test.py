@@ -26,7 +26,7 @@ def make_split(answers=(('CAT', 4),)):
     squad.Question('b', 'cat', 1, answers and ()),
   ]
   content = squad.Squad('', questions, passages=(TEXT, 'é dog'))
-  how = encode.How(models.TOKENIZER, 8, spans=SETTINGS)
+  how = encode.How(models.TOKENIZER, 8, settings=SETTINGS)
   return span_windows.encode_questions(how, content)[0]
 
 

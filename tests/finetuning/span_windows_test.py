@@ -18,7 +18,7 @@ WORDS = models.TOKENIZER
 
 def make(questions, passage, max_length=10, stride=2, query=2):
   spans = classifier.Spans(stride, query, 9, None)
-  how = encode.How(WORDS, max_length, spans=spans)
+  how = encode.How(WORDS, max_length, settings=spans)
   rows = [squad.Question(x, x, 0, ()) for x in questions]
   made, _ = span_windows.encode_questions(
     how, squad.Squad('', rows, passages=(passage,))

@@ -151,7 +151,7 @@ def test_predictions_are_files_of_the_evaluation_scripts(run, unsure):
 def test_the_export_is_the_run_with_its_threshold(unsure):
   head = made.read_with_export(unsure)[1].head
   threshold = made.read_json(unsure, 'results.json')['threshold']
-  assert head.task == 'spans' and head.spans == (3, 2, 3, threshold)
+  assert head.task == 'spans' and head.settings == (3, 2, 3, threshold)
   assert head.max_length == 16
   found = made.read_json(unsure, 'export', 'config.json')
   assert found['architectures'] == ['BertForQuestionAnswering']
@@ -441,7 +441,7 @@ def test_answers_are_recovered_from_the_tokens_of_their_windows(
   text = before + space + passage
   begin = len(before + space) + passage.index(answer)
   question = squad.Question('a', 'q', 0, ((answer, begin),))
-  how = encode.How(words, 64, spans=classifier.Spans(stride, 4, 30, None))
+  how = encode.How(words, 64, settings=classifier.Spans(stride, 4, 30, None))
   split, _ = span_windows.encode_questions(
     how, squad.Squad('', [question], passages=(text,))
   )

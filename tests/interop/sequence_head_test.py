@@ -25,7 +25,7 @@ SPANS = HEAD._replace(
   labels=('start', 'end'),
   columns=(),
   task='spans',
-  spans=classifier.Spans(3, 2, 4, -1.5),
+  settings=classifier.Spans(3, 2, 4, -1.5),
 )
 NUMBER = HEAD._replace(kernel=HEAD.kernel[:, :1], bias=HEAD.bias[:1], labels=())
 
@@ -109,7 +109,10 @@ def test_a_head_for_spans_of_transformers_own_has_the_usual_windows(tmp_path):
   assert tensors['qa_outputs.bias'].tolist() == [1, 2]
   models.edit_json(tmp_path / 'out' / 'config.json', task_specific_params=...)
   found = hugging_face.read(str(tmp_path / 'out')).head
-  assert found.spans == (128, 64, 30, None) and found.labels == ('start', 'end')
+  assert found.settings == (128, 64, 30, None) and found.labels == (
+    'start',
+    'end',
+  )
   assert found.max_length == models.CONFIG.max_positions  # below 384
   theirs = {'hidden_size': 8, 'max_position_embeddings': 512}
   theirs['architectures'] = ['BertForQuestionAnswering']
@@ -149,7 +152,7 @@ def ours(**values):
       'spans is .* not doc_stride, .* above 0',
     ),
     (
-      HEAD._replace(task='spans', spans=SPANS.spans),
+      HEAD._replace(task='spans', settings=SPANS.settings),
       {},
       'outputs is 3, not 2: one',
     ),
