@@ -198,11 +198,17 @@ def compare_sums(
     for x in (values, constant)
   )
   drawn, others = (
-    score(np.array([x[rows].sum(0) for rows in _draw(len(x))]))
+    score(np.array([_sum_drawn(x, rows) for rows in _draw(len(x))]))
     for x in (values, constant)
   )
   bounds = {name: find_wilson(x, trials[name]) for name, x in found.items()}
   return _assemble(found, drawn, bounds, baseline, others[next(iter(found))])
+
+
+def _sum_drawn(values, rows):
+  # Faster than values[rows].sum(0), and in one thread.
+  times = np.bincount(rows, minlength=len(values))
+  return np.einsum('n,nm->m', times, values)
 
 
 def _assemble(values, drawn, bounds, baseline, others) -> dict[str, Any]:
