@@ -132,10 +132,17 @@ def _check_freeze(freeze):
 
 
 def _check_baselines(c):
-  """Checks the fields of the paper's baselines against others."""
+  """Checks the fields of several labels, and of the paper's baselines."""
   form, features = c.finetuning.form, c.finetuning.features
   if c.task == 'pretraining' and c.model.bilstm:
     _fail(f'model.bilstm={c.model.bilstm} means nothing in pre-training')
+  f = c.finetuning
+  others = form == 'gpt' or f.glue or f.regression or f.metrics
+  if f.multi_label and (others or c.task != 'classification'):
+    _fail(
+      'finetuning.multi_label=True is for task=classification, without '
+      'finetuning.glue, regression, metrics and form=gpt'
+    )
   if form == 'gpt' and (c.task != 'classification' or c.model.bilstm):
     _fail(
       'finetuning.form=gpt is for classification without model.bilstm, not for '

@@ -1,4 +1,4 @@
-"""Predicts for a file: classes or numbers of texts, tags of words, answers.
+"""Predicts for a file: classes, labels, numbers of texts, tags of words, answers.
 
   python -m bert_jax.predict --model=PATH --input=FILE --output=FILE
 
@@ -69,17 +69,20 @@ def predict_texts(
     pairs: the second text of each; None for single texts.
 
   Returns:
-    A dict for each text: its `prediction`, a class or a number, and, of a
-    class, its `probability` and the `probabilities` of all classes.
+    A dict for each text: its `prediction`, a class, a list of labels or a
+    number; of a class its `probability`, and the `probabilities` of all classes
+    or labels.
   """
-  from bert_jax.finetuning import classes, predictions, row_task
+  from bert_jax import tasks
+  from bert_jax.finetuning import predictions, row_task
+  from bert_jax.finetuning.readers import examples
   from bert_jax.inference import source
 
   named = isinstance(model, str)
   found = source.read(model) if named else model
   path, head = model if named else found.origin, found.head
   predictions.check_head(path, found)
-  if head.task != classes.TASK.name:
+  if head.task not in ('classification', 'multi_label'):
     raise errors.UserError(
       f'{path} is a model for {head.task}, not for classes or numbers of texts; '
       'predict for a file.'
@@ -90,14 +93,17 @@ def predict_texts(
     )
   if not len(texts):  # also of an array
     return []
-  others = None if pairs is None else list(pairs)
-  how = predictions.get_how(found)
-  encoded = classes.encode_texts(how, list(texts), others)
-  rows = classes.TextRows(encoded, None, not head.labels, [])
-  kept = predictions.predict_rows(
-    classes.TASK, found, rows, batch_size, whole=True
-  )
-  return list(row_task.list_rows(head.labels, kept))
+  this = tasks.SUPERVISED[head.task]
+  others = [None] * len(texts) if pairs is None else pairs
+  units = [
+    examples.Example(i, *both, '', '')
+    for i, both in enumerate(zip(texts, others, strict=True))
+  ]
+  content = examples.Examples(path, units)
+  rows, _ = this.encode(predictions.get_how(found), content, head.labels)
+  kept = predictions.predict_rows(this, found, rows, batch_size, whole=True)
+  chosen, _ = this.decide(rows, kept, head.settings, tune=False)
+  return list(row_task.list_rows(head.labels, chosen))
 
 
 def main():

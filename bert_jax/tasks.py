@@ -27,6 +27,7 @@ from bert_jax.finetuning import (
   choices,
   classes,
   completion,
+  label_sets,
   outcome,
   spans,
   starting,
@@ -34,6 +35,7 @@ from bert_jax.finetuning import (
   tags,
   task_data,
 )
+from bert_jax.inference import fine_tuned
 from bert_jax.pretraining import finish, init_from, pretrain, training_data
 from bert_jax.train import task
 
@@ -92,7 +94,8 @@ def define(this: supervised.Supervised) -> Definition:
 
 # The tasks of fine-tuning.
 SUPERVISED: dict[str, supervised.Supervised] = {
-  module.TASK.name: module.TASK for module in (classes, tags, choices, spans)
+  module.TASK.name: module.TASK
+  for module in (classes, label_sets, tags, choices, spans)
 }
 
 TASKS = {
@@ -116,4 +119,4 @@ def get(config: config_dict.ConfigDict) -> Definition:
     raise errors.UserError(
       f'task={config.task!r} is not one of {", ".join(TASKS)}.'
     )
-  return TASKS[config.task]
+  return TASKS[fine_tuned.name_task(config)]

@@ -6,7 +6,8 @@ python -m bert_jax.main --config=configs/classify.py --workdir=DIR \\
 
 CSV, TSV or JSON with named columns; data.pair names the second text of a pair.
 Without a dev file, a tenth of each class (data.heldout) is kept for it.
-Numbers are learnt with finetuning.regression=True. Batches of 32, 3 epochs and a
+Numbers are learnt with finetuning.regression=True, several labels of a text, in
+a list or in columns of 0 and 1, with finetuning.multi_label=True. Batches of 32, 3 epochs and a
 learning rate of 3e-5; more of both for models smaller than BERT-Base. Expect a
 score clearly above the constant prediction's, which results.json has beside it.
 """

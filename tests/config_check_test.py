@@ -59,6 +59,7 @@ def decays(rates, warmups):
 
 LAST = {'compute.last_layer': 'predicted'}
 FROZEN = {'task': 'classification', 'finetuning.features': 'last'}
+SEVERAL = {'finetuning.multi_label': True}
 READ = FROZEN | {'model.bilstm': 8}
 
 
@@ -80,6 +81,12 @@ READ = FROZEN | {'model.bilstm': 8}
     # Features are read by a BiLSTM, and freeze the model.
     (FROZEN, 'needs model.bilstm, such as 768, to read them'),
     (READ | {'finetuning.form': 'gpt'}, 'without model.bilstm'),
+    # Several labels are not for numbers, GLUE and the other tasks.
+    (SEVERAL, 'multi_label=True is for task=classification'),
+    (
+      SEVERAL | {'task': 'classification', 'finetuning.regression': True},
+      'without finetuning.glue, regression, metrics and form=gpt',
+    ),
     (READ | {'finetuning.reinit_layers': 1}, 'reinit_layers 0'),
     (
       {f'phases.{x}': () for x in config.declare_fields().phases},

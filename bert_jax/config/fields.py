@@ -290,8 +290,8 @@ FIELDS: dict[str, Field] = {
   'finetuning.head_bias': Field(
     'zeros',
     'first biases of a new head: zeros; or labels, the log frequency of each '
-    'class or tag, or the mean of numbers; auto: labels below a hidden size of '
-    '768',
+    'class or tag, the log odds of several labels, or the mean of numbers; auto: '
+    'labels below a hidden size of 768',
     Choice('auto', 'zeros', 'labels'),
   ),
   'finetuning.reinit_layers': Field(
@@ -326,6 +326,11 @@ FIELDS: dict[str, Field] = {
     'for classification, such as macro_f1,accuracy (finetuning/metrics.py); '
     'models are compared by the first; empty is the usual ones',
     _FREE,
+  ),
+  'finetuning.multi_label': Field(
+    False,
+    'a text may have several labels, or none: data.label is a column of lists, '
+    'or columns of 0 and 1, separated by commas',
   ),
   'finetuning.doc_stride': Field(
     128,

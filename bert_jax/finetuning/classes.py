@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import os
-from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -79,7 +78,7 @@ class Classes(row_task.RowTask):
       facts['labels'] = {
         x: float(getattr(numbers, x)()) for x in ('min', 'max')
       }
-    encoded = encode_texts(how, content.texts, content.pairs)
+    encoded = row_task.encode_texts(how, content.texts, content.pairs)
     ids = [x.id for x in content.units]
     return TextRows(encoded, numbers, not labels, ids), facts
 
@@ -158,13 +157,3 @@ TASK = Classes()
 
 def _is_gpt(module) -> bool:
   return isinstance(module, classifier.GptClassifier)
-
-
-def encode_texts(
-  how: encode.How, texts: Sequence[str], pairs: Sequence[str] | None
-) -> encode.Encoded:
-  """Returns rows of texts or, unless `pairs` is None, of pairs of texts."""
-  firsts = encode.tokenize(how.tokenizer, texts)
-  seconds = pairs and encode.tokenize(how.tokenizer, pairs)
-  join = gpt_form.join if how.form == 'gpt' else encode.join
-  return join(how.tokenizer, firsts, seconds, how.length)

@@ -12,9 +12,11 @@ import numpy as np
 
 from bert_jax import errors
 
+OF_SETS = 'micro_f1', 'macro_f1', 'subset_accuracy'  # of sets of labels
 _RESAMPLES = 1000
 _TAILS = 0.025, 0.975  # of an interval of 95 %
-_SHARES = 'accuracy', 'exact_match'  # whose intervals are Wilson's
+# Metrics whose intervals are Wilson's.
+_SHARES = 'accuracy', 'exact_match', 'subset_accuracy'
 _Z = 1.959964  # standard deviations on either side of it
 # Share of resamples in which a constant may do as well: by
 # benchmarks/measure/learnt_nothing.py, 3 % of random predictions pass, and 1 %
@@ -240,18 +242,90 @@ def describe_classes(
   confusion: dict[str, dict[str, int]] = {}
   for (true, given), count in zip(cells.T, rows.tolist(), strict=True):
     confusion.setdefault(labels[true], {})[labels[given]] = count
-  there, given, hits = _count(truth, predicted, len(labels))
+  counts = _count(truth, predicted, len(labels))
+  return {'classes': _describe_each(labels, *counts), 'confusion': confusion}
+
+
+def _describe_each(labels, there, given, hits) -> dict[str, dict]:
   shares = {
     'precision': hits / np.maximum(given, 1),
     'recall': hits / np.maximum(there, 1),
     'f1': 2 * hits / np.maximum(there + given, 1),
     'rows': there,
   }
-  classes = {
+  return {
     label: {name: x[i].item() for name, x in shares.items()}
     for i, label in enumerate(labels)
   }
-  return {'classes': classes, 'confusion': confusion}
+
+
+def score_sets(truth: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
+  """Returns {metric: value} of sets of labels, 0 or 1 [N, C].
+
+  A set is right by `subset_accuracy` if all of its labels are.
+  """
+  found = _divide_sets(_count_sets(truth, chosen).sum(0))
+  return {name: float(x) for name, x in found.items()}
+
+
+def compare_sets(
+  labels: Sequence[str], truth: np.ndarray, chosen: np.ndarray
+) -> dict[str, Any]:
+  """Scores sets of labels as `compare`, and as `classes` each label alone.
+
+  The constant is the set with the best micro F1 for all of these rows.
+  """
+  shares = np.broadcast_to(truth.mean(0), truth.shape)
+  constant = shares > choose_threshold(truth, shares)
+  counts, theirs = (_count_sets(truth, x) for x in (chosen, constant))
+  there, given, hits = np.split(counts[:, :-2].sum(0), 3)
+  sizes = (there.sum() + given.sum()) / 2, len(truth), len(truth)
+  trials = dict(zip(OF_SETS, sizes, strict=True))
+  return {
+    **compare_sums(counts, theirs, _divide_sets, trials),
+    'classes': _describe_each(labels, there, given, hits),
+  }
+
+
+def _count_sets(truth, chosen):
+  """Returns what the scores of rows are sums of, int [N, 3 C + 2]."""
+  equal = (truth == chosen).all(1, keepdims=True)
+  columns = truth, chosen, truth * chosen, equal, np.ones_like(equal)
+  return np.hstack(columns).astype(int)
+
+
+def _divide_sets(sums):
+  there, given, hits = np.split(sums[..., :-2], 3, -1)  # [..., C]
+  both = there + given
+  scores = (
+    2 * hits.sum(-1) / np.maximum(both.sum(-1), 1),
+    (2 * hits / np.maximum(both, 1)).mean(-1),
+    sums[..., -2] / sums[..., -1],
+  )
+  return dict(zip(OF_SETS, scores, strict=True))
+
+
+def choose_threshold(truth: np.ndarray, likely: np.ndarray) -> float:
+  """Returns the probability above which labels have the best micro F1.
+
+  It is half-way between two of them; 0.5 if no row has a label.
+
+  Args:
+    truth: which rows have which labels, 0 or 1 [N, C].
+    likely: their probabilities, [N, C].
+
+  >>> likely = np.array([[0.9, 0.2], [0.4, 0.1]])
+  >>> round(choose_threshold(np.array([[1, 0], [1, 0]]), likely), 3)
+  0.3
+  """
+  likely = np.nan_to_num(likely).ravel()
+  order = np.argsort(-likely, kind='stable')
+  ranked = np.append(likely[order], 0)
+  hits = truth.ravel()[order].cumsum()
+  f1 = 2 * hits / (np.arange(1, len(ranked)) + hits[-1])
+  f1[ranked[1:] == ranked[:-1]] = 0  # no threshold is between equal ones
+  best = f1.argmax()
+  return float(ranked[best : best + 2].mean()) if f1[best] else 0.5
 
 
 def _find_bounds(truth, predicted) -> dict[str, list[float]]:

@@ -108,7 +108,7 @@ def score(run: Run) -> dict[str, Any]:
     'problem': this.find_problem(dev, run.found['dev']),
     'counts': {name: split.count() for name, split in data.splits.items()},
     'other': scored,
-    'task': c.finetuning.glue or c.task,
+    'task': c.finetuning.glue or this.name,
     'init_from': c.init_from,
     'seed': c.seed,
     'steps': sum(c.phases.steps),
@@ -151,7 +151,7 @@ def make_head(run: Run) -> classifier.Head:
     run.data.labels,
     completion.find_max_length(run.config),
     run.task.list_columns(run.config),
-    task=run.config.task,
+    task=run.task.name,
     bilstm=run.params.get('bilstm'),
     form=run.config.finetuning.form,
     settings=run.settings,
@@ -221,6 +221,7 @@ def make_card(
     '## How to load it',
     _LOADING.format(this.auto),
     *([_ANSWERING] if config.finetuning.unanswerable else []),
+    *([_LABELLING] if config.finetuning.multi_label else []),
     '## Recipe',
     markdown.make_table(('field', 'value'), recipe),
   ]
@@ -252,6 +253,10 @@ model = AutoModelFor{0}.from_pretrained('THIS_FOLDER')
 Without transformers: `python -m bert_jax.predict --model=THIS_FOLDER
 --input=FILE --output=FILE`."""
 
+_LABELLING = """A text has the labels whose probabilities, which are sigmoids, are
+above `model.config.task_specific_params['bert_jax']['threshold']`, tuned on dev.
+A `pipeline('text-classification', ..., top_k=None)` of transformers gives the
+probabilities, and leaves the threshold to you."""
 
 _ANSWERING = """A question has no answer if having none outscores the best answer
 by more than the threshold in `config.json`, which was tuned on dev. transformers

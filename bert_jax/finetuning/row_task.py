@@ -8,14 +8,17 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from bert_jax import errors
-from bert_jax.finetuning import encode, metrics, supervised
+from bert_jax.finetuning import encode, gpt_form, metrics, supervised
 from bert_jax.finetuning.readers import examples, splits, table_files
 from bert_jax.runtime import files
 
 # The flags that name the columns.
 ASKED = examples.Columns('--text', '--pair', '--choices', '--label')
 _WRITTEN = 'prediction', 'probability', 'probabilities'
+_OF_LABEL = 'probability_'  # begins the names of columns, one for each label
 
 
 class RowTask(supervised.Supervised):
@@ -69,20 +72,13 @@ class RowTask(supervised.Supervised):
     return scored | metrics.describe_classes(labels, truth, chosen)
 
   def write_split(self, folder, name, labels, split, found):
-    """Writes SPLIT.tsv: id, label if known, prediction and its probability."""
-    show = labels.__getitem__ if labels else table_files.format_number
-    columns = {'id': map(str, split.list_ids())}
+    """Writes SPLIT.tsv: id, label if known, prediction and probabilities."""
+    known = [{'id': x} for x in split.list_ids()]
     if split.labels is not None:
-      # Of a number the shortest text that is the same float32, as it was written.
-      columns['label'] = map(
-        labels.__getitem__ if labels else str, split.labels
-      )
-    columns['prediction'] = map(show, found['chosen'])
-    if 'probability' in found:
-      likely = found['probability']
-      columns['probability'] = map(table_files.format_number, likely)
-    rows = [tuple(columns), *zip(*columns.values(), strict=True)]
-    table_files.write_tsv(os.path.join(folder, f'{name}.tsv'), rows)
+      for row, x in zip(known, split.labels, strict=True):
+        row['label'] = _name(labels, x)
+    path = os.path.join(folder, f'{name}.tsv')
+    write(path, list_rows(labels, found), known)
 
   def read_given(self, job):
     """Reads a table by the training data's columns, unless others are named."""
@@ -119,9 +115,19 @@ class RowTask(supervised.Supervised):
       print(f'without text: {rows}, the first in line {empty[0]}')
 
 
+def encode_texts(
+  how: encode.How, texts: Sequence[str], pairs: Sequence[str] | None
+) -> encode.Encoded:
+  """Returns rows of texts or, unless `pairs` is None, of pairs of texts."""
+  firsts = encode.tokenize(how.tokenizer, texts)
+  seconds = pairs and encode.tokenize(how.tokenizer, pairs)
+  join = gpt_form.join if how.form == 'gpt' else encode.join
+  return join(how.tokenizer, firsts, seconds, how.length)
+
+
 def list_facts(rows: examples.Examples) -> dict[str, Any]:
   """Returns facts about rows, as `Supervised.encode` does."""
-  missing = [x.line for x in rows.units if not x.label]
+  missing = [x.line for x in rows.units if x.label == '']
   some = missing if len(missing) < len(rows.units) else []
   wrong = {
     'have no text, and are kept': rows.list_empty(),
@@ -141,19 +147,27 @@ def list_rows(
     labels: names of the classes; () for numbers, and for choices, which are
       named by number.
   """
+  likely = found.get('probabilities')
+  if 'logits' in found:
+    likely = encode.to_probabilities(found['logits'])
   for i, chosen in enumerate(found['chosen']):
-    if 'probability' not in found:
-      yield {'prediction': _round(chosen)}
-      continue
-    row = {
-      'prediction': labels[chosen] if labels else str(chosen),
-      'probability': _round(found['probability'][i]),
-    }
-    if 'logits' in found:
-      likely = encode.to_probabilities(found['logits'][i])
-      names = labels or map(str, range(len(likely)))
-      row['probabilities'] = dict(zip(names, map(_round, likely), strict=True))
+    row = {'prediction': _name(labels, chosen)}
+    if 'probability' in found:
+      row['probability'] = _round(found['probability'][i])
+    if likely is not None:
+      names = labels or map(str, range(len(likely[i])))
+      numbers = map(_round, likely[i])
+      row['probabilities'] = dict(zip(names, numbers, strict=True))
     yield row
+
+
+def _name(labels, chosen):
+  """Returns the name of a class, the names of a set [C] of labels, or a number."""
+  if chosen.ndim:
+    return [labels[i] for i in np.flatnonzero(chosen)]
+  if np.issubdtype(chosen.dtype, np.floating):
+    return _round(chosen)
+  return labels[chosen] if labels else str(chosen)
 
 
 def _round(value: float) -> float:
@@ -173,10 +187,9 @@ def choose_kept(
     return None
   names = table.names if tuple(keep) == ('all',) else keep
   for name in names:
-    if name not in table.names or name in _WRITTEN:
-      problem = (
-        'is written' if name in _WRITTEN else 'is not a column of the input'
-      )
+    written = name in _WRITTEN or name.startswith(_OF_LABEL)
+    if name not in table.names or written:
+      problem = 'is written' if written else 'is not a column of the input'
       known = table_files.describe_names(table.path, table.names)
       raise errors.UserError(
         f'--keep: {name!r} {problem}; {table.path} has {known}.'
@@ -211,8 +224,9 @@ def _write(new, output, rows):
         json.dumps(row, ensure_ascii=False) + '\n' for row in rows
       )
     return
+  rows = map(_flatten, rows)
   first = next(rows)
-  names = [name for name in first if name != 'probabilities']
+  names = list(first)
   fields = (
     ['' if row[name] is None else str(row[name]) for name in names]
     for row in itertools.chain([first], rows)
@@ -229,3 +243,13 @@ def _write(new, output, rows):
     for row in table:
       # Python before 3.13 does not quote a carriage return of its own accord.
       (quoting if any('\r' in x for x in row) else plain).writerow(row)
+
+
+def _flatten(row):
+  """Returns a row of a table: lists as JSON, a column for each probability."""
+  likely = row.pop('probabilities', {})
+  row |= {_OF_LABEL + name: x for name, x in likely.items()}
+  return {
+    name: json.dumps(x, ensure_ascii=False) if isinstance(x, list) else x
+    for name, x in row.items()
+  }

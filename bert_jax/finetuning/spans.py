@@ -35,6 +35,10 @@ class Spans(supervised.Supervised):
   unit = place = 'question'
   extension = '.json'
   outputs = splits.QUESTIONS
+  tuned = (
+    'a question has no answer where that scores more than {:.3f} above the best '
+    'one'
+  )
   takes_label = False  # the answers are in the file
 
   def read_file(self, source, split, path):
@@ -148,17 +152,6 @@ class Spans(supervised.Supervised):
       return 'no answer has a finite score'
     different = np.unique(found.texts, return_inverse=True)[1]
     return metrics.find_problem(scored, different)
-
-  def describe_scores(self, named):
-    """Returns the scores and, of a run, the threshold."""
-    lines = super().describe_scores(named)
-    threshold = named.get('dev', {}).get('threshold')
-    if threshold is not None:
-      lines.append(
-        f'a question has no answer where that scores more than '
-        f'{threshold:.3f} above the best one (tuned on dev)'
-      )
-    return lines
 
   def write_split(self, folder, name, labels, split, found):
     """Writes the three files of Google's run_squad.py."""

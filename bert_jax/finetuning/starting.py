@@ -195,7 +195,8 @@ def _add_head(config, labels, model: source.Source) -> source.Source:
   head = model.head
   if head is None:
     return model
-  wanted = config.task, labels, config.finetuning.form, config.model.bilstm
+  task = fine_tuned.name_task(config)
+  wanted = task, labels, config.finetuning.form, config.model.bilstm
   if (head.task, head.labels, head.form, head.lstm_units) == wanted:
     return model._replace(params=head.add_to(model.params))
   named = errors.listing(list(head.labels) or ['a number'])

@@ -54,7 +54,7 @@ class Supervised(abc.ABC):
   Arguments and results are documented here, in a task only what is special.
 
   Attributes:
-    name: the value of config.task.
+    name: the value of config.task, or as `fine_tuned.name_task` returns it.
     pipeline: its name on Hugging Face's hub, for the model card.
     auto: class of transformers after `AutoModelFor`; '' if it has none, so that
       nothing is exported.
@@ -66,6 +66,7 @@ class Supervised(abc.ABC):
     outputs: extensions of the files that `bert_jax.predict` writes.
     takes_label: whether --label names the labels of a file to score.
     takes_keep: whether --keep names columns of a file to copy.
+    tuned: what a threshold that is tuned on dev means, a format; '' if none is.
   """
 
   name: str
@@ -78,6 +79,7 @@ class Supervised(abc.ABC):
   outputs: tuple[str, ...] = table_files.EXTENSIONS
   takes_label = True
   takes_keep = False
+  tuned = ''
 
   # From files to rows.
 
@@ -315,6 +317,8 @@ class Supervised(abc.ABC):
           f'{split} {name} {value:.4f} [{low:.4f}, {high:.4f}], a constant gets '
           f'{x["baseline"][name]:.4f}'
         )
+    if (threshold := named.get('dev', {}).get('threshold')) is not None:
+      lines.append(f'{self.tuned.format(threshold)} (tuned on dev)')
     return lines
 
   def describe_prediction(

@@ -102,8 +102,17 @@ def make_head_module(
   return made(*common, head.lstm_units)
 
 
-def get_settings(config: config_dict.ConfigDict) -> classifier.Spans | None:
-  """Returns how answers are found, if that is the task, before any tuning."""
+def name_task(config: config_dict.ConfigDict) -> str:
+  """Returns the name of a config's task; several labels are one of their own."""
+  return 'multi_label' if config.finetuning.multi_label else config.task
+
+
+def get_settings(
+  config: config_dict.ConfigDict,
+) -> classifier.Spans | classifier.Threshold | None:
+  """Returns how outputs become predictions, before any tuning; None for most."""
+  if config.finetuning.multi_label:
+    return classifier.Threshold()
   if config.task != 'spans':
     return None
   c = config.finetuning

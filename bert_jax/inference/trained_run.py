@@ -91,7 +91,7 @@ def _take_head(params, config, workdir, about) -> classifier.Head | None:
     tuple(about['labels']),
     about['max_length'],
     tuple(about['columns']),
-    config.task,
+    fine_tuned.name_task(config),
     params.pop('bilstm', None),
     config.finetuning.form,
     settings,

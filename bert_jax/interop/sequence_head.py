@@ -12,10 +12,12 @@ from bert_jax.model import classifier
 # {task: their class}
 _CLASSES = {
   'classification': 'BertForSequenceClassification',
+  'multi_label': 'BertForSequenceClassification',
   'tagging': 'BertForTokenClassification',
   'choice': 'BertForMultipleChoice',
   'spans': 'BertForQuestionAnswering',
 }
+_SEVERAL = 'multi_label_classification'  # the problem_type of multi_label
 _SPANS = 'start', 'end'  # the outputs of that class
 # Of Google's run_squad.py; every question has an answer.
 _USUAL = classifier.Spans(128, 64, 30, None)
@@ -42,7 +44,9 @@ def to_tensors(head: classifier.Head) -> dict[str, np.ndarray]:
 def describe(head: classifier.Head) -> dict[str, Any]:
   """Returns the fields of config.json that describe a head."""
   ours = {'max_length': head.max_length, 'columns': list(head.columns)}
-  if head.settings is not None:
+  if head.task == 'multi_label':
+    ours |= head.settings._asdict()
+  elif head.settings is not None:
     ours['spans'] = head.settings._asdict()
   described = {
     'architectures': [_CLASSES[head.task]],
@@ -55,6 +59,8 @@ def describe(head: classifier.Head) -> dict[str, Any]:
   if head.task == 'classification':
     kind = 'single_label_classification' if head.labels else 'regression'
     described['problem_type'] = kind
+  elif head.task == 'multi_label':
+    described['problem_type'] = _SEVERAL
   return described | {
     'id2label': {str(i): name for i, name in enumerate(names)},
     'label2id': {name: i for i, name in enumerate(names)},
@@ -66,7 +72,7 @@ def read(
 ) -> classifier.Head | None:
   """Returns the head of a folder; None if it has none that we support.
 
-  We support heads for one of several classes, one number, or spans.
+  We support heads for one or several classes, one number, or spans.
 
   Args:
     path: its config.json, for error messages; `theirs` is the content.
@@ -76,11 +82,12 @@ def read(
   tasks = [task for task, name in _CLASSES.items() if named == [name]]
   if not tasks or list_names(tasks[0])[0] not in tensors:
     return None
-  [task] = tasks
-  kernel, bias = _read_layer(path, theirs, tensors, *list_names(task))
   kind = theirs.get('problem_type')
+  several = 'multi_label' in tasks and kind == _SEVERAL
+  task = 'multi_label' if several else tasks[0]
+  kernel, bias = _read_layer(path, theirs, tensors, *list_names(task))
   one = kind == 'regression' and len(bias) == 1
-  if not one and kind not in (None, 'single_label_classification'):
+  if not (one or several or kind in (None, 'single_label_classification')):
     return None
   ours = theirs.get('task_specific_params')
   ours = ours.get(_OURS) if isinstance(ours, dict) else None
@@ -91,8 +98,13 @@ def read(
     settings = _read_spans(path, ours.get('spans', {}), len(bias))
     labels = _SPANS
     default = min(most, _MAX_LENGTH)
-  elif kind != 'regression' and len(bias) > 1:
+  elif several or (kind != 'regression' and len(bias) > 1):
     labels = _read_labels(path, theirs, len(bias))
+  if several:
+    threshold = ours.get('threshold', 0.5)  # what transformers' users take
+    if not (type(threshold) in (int, float) and 0 <= threshold < 1):
+      config_file.refuse(path, 'threshold', threshold, 'at least 0 and below 1')
+    settings = classifier.Threshold(threshold)
   max_length, columns = ours.get('max_length', default), ours.get('columns', [])
   if not (type(max_length) is int and 5 <= max_length <= most):
     config_file.refuse(path, 'max_length', max_length, f'5 to {most} tokens')

@@ -193,6 +193,12 @@ class Spans(NamedTuple):
   threshold: float | None
 
 
+class Threshold(NamedTuple):
+  """When a text has a label, of several that it may have."""
+
+  threshold: float = 0.5  # a label's probability is above it
+
+
 class Head(NamedTuple):
   """A trained classification head, and what it was trained on."""
 
@@ -204,11 +210,12 @@ class Head(NamedTuple):
   # text, of the choices' common beginning ('' if none) and of the choices; for
   # tagging, the number of the words' column, () for the first.
   columns: tuple[str, ...]
-  # classification; choice, whose C is 1; tagging or spans, without a pooler.
+  # classification or multi_label; choice, whose C is 1; tagging or spans,
+  # without a pooler.
   task: str = 'classification'
   bilstm: Any = None  # parameters of the BiLSTM before it, if any
   form: str = 'bert'  # or 'gpt', see `GptClassifier`
-  settings: Spans | None = None  # of its predictions, if they have any
+  settings: Spans | Threshold | None = None  # of its predictions, if any
 
   @property
   def lstm_units(self) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import bert_jax
 from bert_jax import errors, tasks
 from bert_jax.config import describe
+from bert_jax.inference import fine_tuned
 from bert_jax.report import charts, runs
 from bert_jax.sweep import results
 
@@ -107,7 +108,7 @@ def _describe(run: runs.Run) -> dict[str, str]:
   if 'cores' in facts:  # of a CPU
     others.insert(0, errors.count(facts['cores'], 'core'))
   described = {
-    'task': c.finetuning.glue or c.task,
+    'task': c.finetuning.glue or fine_tuned.name_task(c),
     'starts from': c.init_from or 'new weights',
     'layers x hidden size': f'{m.num_layers} x {m.hidden_size}',
     'heads': f'{m.num_heads}',
@@ -179,7 +180,7 @@ def _show_curves(found: Sequence[runs.Run]) -> str:
 
 def _list_metrics(run: runs.Run) -> tuple[str, ...]:
   """Returns the metrics on dev of fine-tuning; () for pre-training."""
-  task = tasks.SUPERVISED.get(run.config.task)
+  task = tasks.SUPERVISED.get(fine_tuned.name_task(run.config))
   labels = run.get_last('run').get('labels', ())
   return task.list_metrics(labels, run.config.finetuning) if task else ()
 

@@ -1,5 +1,7 @@
 """Tests of the scores, on cases in which formulas go wrong."""
 
+import functools
+
 import learnt_nothing
 import numpy as np
 import pytest
@@ -242,3 +244,48 @@ def test_the_baseline_is_the_better_constant_of_train_and_dev():
   assert scored['baseline'] == {'f1': 0.4}
   numbers = metrics.predict_constant(np.array([1.0, 4.0], 'f4'), 3)
   assert numbers.tolist() == [2.5] * 3
+
+
+def test_sets_are_scored_as_by_scikit_learn():
+  truth, chosen = np.random.default_rng(0).integers(0, 2, (2, 40, 5))
+  chosen[:, 3] = truth[:, 4] = 0  # never predicted; true of no row
+  found = metrics.score_sets(truth, chosen)
+  f1 = functools.partial(sklearn.metrics.f1_score, truth, chosen)
+  expected = {
+    'micro_f1': f1(average='micro'),
+    'macro_f1': f1(average='macro', zero_division=0),
+    'subset_accuracy': sklearn.metrics.accuracy_score(truth, chosen),
+  }
+  assert found == pytest.approx(expected)
+  compared = metrics.compare_sets('abcde', truth, chosen)
+  assert compared['metrics'] == found
+  each = f1(average=None, zero_division=0)
+  assert [x['f1'] for x in compared['classes'].values()] == pytest.approx(each)
+
+
+@pytest.mark.parametrize(
+  'truth, likely, expected',
+  [
+    # F1 is 2 hits / (labels predicted + labels that are true).
+    ([1, 0, 1, 0], [0.9, 0.6, 0.4, 0.1], 0.25),  # 4/5, not 2/3 above 0.75
+    ([1, 0, 0, 1], [0.9, 0.6, 0.4, 0.1], 0.75),  # 2/3; also 2 2/6 of all
+    ([1, 0], [0.5, 0.5], 0.25),  # not between two that are equal
+    ([0, 0], [0.9, 0.1], 0.5),
+    ([1, 0], [np.nan, 0.5], 0.5),
+  ],
+)
+def test_a_threshold_has_the_best_micro_f1(truth, likely, expected):
+  shaped = [np.array([x]) for x in (truth, likely)]
+  assert metrics.choose_threshold(*shaped) == expected
+
+
+def test_the_constant_of_sets_is_the_best_one():
+  # Of 4 rows, 3 have label 0 and 1 has label 1: {0} has 2 3 / (4 + 4).
+  truth = np.array([[1, 0], [1, 0], [1, 1], [0, 0]])
+  found = metrics.compare_sets('ab', truth, truth)
+  assert found['baseline'] == {
+    'micro_f1': 0.75, 'macro_f1': (2 * 3 / 7) / 2, 'subset_accuracy': 0.5
+  }  # fmt: skip
+  assert found['metrics']['micro_f1'] == 1
+  low, high = found['intervals']['micro_f1']
+  assert low < 0.6 and high == 1

@@ -19,6 +19,7 @@ HEAD = classifier.Head(
   6,
   ('premise', 'claim'),
 )
+SETS = HEAD._replace(task='multi_label', settings=classifier.Threshold(0.25))
 SPANS = HEAD._replace(
   kernel=HEAD.kernel[:, :2],
   bias=HEAD.bias[:2],
@@ -53,8 +54,9 @@ def assert_same(found, head):
     HEAD._replace(task='tagging'),
     NUMBER._replace(task='choice'),
     SPANS,
+    SETS,
   ],
-  ids=['classes', 'number', 'tokens', 'choice', 'spans'],
+  ids=['classes', 'number', 'tokens', 'choice', 'spans', 'sets'],
 )
 def test_what_is_exported_is_read(tmp_path, head):
   params = export(tmp_path / 'out', head)
@@ -67,6 +69,7 @@ def test_what_is_exported_is_read(tmp_path, head):
   described = json.loads((tmp_path / 'out' / 'config.json').read_text())
   kinds = {
     'classification': 'BertForSequenceClassification',
+    'multi_label': 'BertForSequenceClassification',
     'tagging': 'BertForTokenClassification',
     'choice': 'BertForMultipleChoice',
     'spans': 'BertForQuestionAnswering',
@@ -119,6 +122,17 @@ def test_a_head_for_spans_of_transformers_own_has_the_usual_windows(tmp_path):
   assert sequence_head.read('', theirs, tensors).max_length == 384
 
 
+def test_several_labels_of_transformers_own_have_the_usual_threshold(tmp_path):
+  export(tmp_path / 'out', SETS)
+  config = tmp_path / 'out' / 'config.json'
+  kind = 'multi_label_classification'
+  assert json.loads(config.read_text())['problem_type'] == kind
+  models.edit_json(config, task_specific_params=...)
+  found = hugging_face.read(str(tmp_path / 'out')).head
+  assert (found.task, found.settings) == ('multi_label', (0.5,))
+  assert found.labels == HEAD.labels
+
+
 def ours(**values):
   return {'task_specific_params': {'bert_jax': {'max_length': 6, **values}}}
 
@@ -156,6 +170,8 @@ def ours(**values):
       {},
       'outputs is 3, not 2: one',
     ),
+    (SETS, ours(threshold=1), 'threshold is 1, not at least 0 and below 1'),
+    (SETS, ours(threshold='0.5'), "threshold is '0.5', not at least 0"),
     (HEAD, {'id2label': {'0': 'a', '1': 'b'}}, 'name for each of 3 outputs'),
     (HEAD, {'id2label': ['a', 'b', 'c']}, 'not a name for each of 3'),
     (HEAD, {'id2label': dict.fromkeys('012', 'a')}, 'not a name for each of 3'),
@@ -176,7 +192,10 @@ def test_a_malformed_head_is_refused(tmp_path, head, fields, message):
   'fields',
   [
     {'architectures': ['BertForNextSentencePrediction']},
-    {'problem_type': 'multi_label_classification'},
+    {
+      'architectures': ['BertForTokenClassification'],
+      'problem_type': 'multi_label_classification',
+    },
     {'problem_type': 'regression'},  # of three numbers
   ],
 )

@@ -30,14 +30,14 @@ class Example(NamedTuple):
 
   Attributes:
     pair: the second text, or a tuple of them; None for single texts.
-    label: as `labels.read` returns it.
+    label: as `labels.read` returns it; several of a row in `label_lists`.
     id: its name in a submission.
   """
 
   line: int
   text: str
   pair: str | tuple[str, ...] | None
-  label: str
+  label: str | tuple[str, ...]
   id: str
 
 
@@ -83,7 +83,7 @@ class Examples(splits.Content):
 
   def check_labelled(self, split: str):
     """Raises errors.UserError if a row has no label."""
-    missing = [x.line for x in self.units if not x.label]
+    missing = [x.line for x in self.units if x.label == '']
     if missing:
       count = errors.count(len(missing), 'row')
       raise errors.UserError(
