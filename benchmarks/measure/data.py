@@ -87,7 +87,8 @@ def make_text(inputs: list[str], folder: str, size: int) -> list[str]:
         paragraphs = next(streams[k], None)
         if paragraphs is None:
           sys.exit(f'error: {inputs[k]} is too small; lower --megabytes.')
-        lines = '\n'.join(document.split(document.Document(paragraphs), 'en'))
+        text = document.fold(document.Document(paragraphs))
+        lines = '\n'.join(document.split(text, 'en'))
         taken[k] += len(lines) / sizes[k]
         if len(lines) >= MIN_CHARS:
           file.write(lines + '\n\n')
