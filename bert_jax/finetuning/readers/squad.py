@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from bert_jax import errors
 from bert_jax.finetuning.readers import splits, table_files
 
-_FIELDS = {'text': str, 'answer_start': int}  # of an answer
+_FLAGS = {'true': True, 'false': False}
 
 
 class Question(NamedTuple):
@@ -116,27 +116,28 @@ def _read_question(path, where, row, passage) -> Question:
   number = row.get(name)
   if type(number) is not int:
     number = _get(path, where, row, name, str)
-  impossible = str(row.get('is_impossible')).lower()
-  if impossible not in ('true', 'false', 'none'):
+  impossible = row.get('is_impossible')
+  if impossible is not None and str(impossible).lower() not in _FLAGS:
     raise errors.UserError(
       f'{path}: {where}.is_impossible is {impossible!r}, not true or false.'
     )
-  found = Question(str(number), text, passage, (), impossible == 'true')
-  if found.impossible:  # its answers are only plausible
-    return found
-  if 'answers' not in row:
-    return found._replace(answers=None)
+  known = str(number), text, passage
+  if impossible and _FLAGS[str(impossible).lower()]:
+    return Question(*known, (), True)  # its answers are only plausible
+  if row.get('answers') is None:
+    return Question(*known, None)
   answers, place = row['answers'], f'{where}.answers'
   if isinstance(answers, dict):  # of lists, as of Hugging Face
-    lists = [_get(path, place, answers, x, list) for x in _FIELDS]
+    names = 'text', 'answer_start'
+    lists = [_get(path, place, answers, x, list) for x in names]
     rows = itertools.zip_longest(*lists)
-    row = {'answers': [dict(zip(_FIELDS, x, strict=True)) for x in rows]}
-  pairs = [
-    tuple(_get(path, f'{place}[{m}]', x, *field) for field in _FIELDS.items())
-    for m, x in enumerate(_get(path, where, row, 'answers', list))
-  ]
+    row = {'answers': [dict(zip(names, x, strict=True)) for x in rows]}
+  pairs = []
+  for m, x in enumerate(_get(path, where, row, 'answers', list)):
+    text = _get(path, f'{place}[{m}]', x, 'text', str)
+    pairs.append((text, _get(path, f'{place}[{m}]', x, 'answer_start', int)))
   # An empty text is no answer.
-  return found._replace(answers=tuple(x for x in pairs if x[0]))
+  return Question(*known, tuple(x for x in pairs if x[0]))
 
 
 def _get(path, where, row, name, kind) -> Any:

@@ -109,7 +109,7 @@ def test_answers_may_be_none_or_unknown(tmp_path, questions, answers):
     ),
     (change(id=True), r'qas\[0\].id is a bool, where'),
     (change(is_impossible='no'), "is_impossible is 'no', not true or false"),
-    (change(is_impossible=1), "is_impossible is '1', not true or false"),
+    (change(is_impossible=1), 'is_impossible is 1, not true or false'),
     (
       change(answers={'text': ['She', 'it'], 'answer_start': [0]}),
       r'answers\[1\].answer_start is missing',
