@@ -7,7 +7,6 @@ and 1-2 and 1.1 of CoNLL-U. In other files, lines before a sentence that begin w
 """
 
 import dataclasses
-import itertools
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -16,8 +15,10 @@ from bert_jax import errors
 from bert_jax.finetuning.readers import schemes, splits, table_files
 
 _START = '-DOCSTART-'
-_BLANKS = ' \t\v\f'
-_NO_WORD = re.compile('#.*|[0-9]+[-.][0-9]+')
+_BLANKS = re.compile(r'[ \v\f]+')
+_NUMBER, _NO_WORD = (
+  re.compile(x) for x in ('[0-9]{1,6}', '#.*|[0-9]+[-.][0-9]+')
+)
 # What few words have: a blank inside, many characters, a stop at their end.
 _SENTENCE = re.compile(
   '\\S\\s+\\S|.{25}|[\u3040-\u30ff\u3400-\u9fff]{6}|.[。！？]$'
@@ -68,14 +69,12 @@ class Words(splits.Content):
     return tagged
 
 
-class _Row(NamedTuple):
-  """A line that is not blank."""
+class _Block(NamedTuple):
+  """The columns of lines between blank lines, the first of which is `line`."""
 
-  number: int
-  sentence: int
   document: int
-  columns: list[str]
-  tabbed: bool
+  line: int
+  rows: list[tuple[str, ...]]
 
 
 def read(
@@ -96,62 +95,58 @@ def read(
       GermEval 2014 that of outer entities.
     labelled: whether tags are read; None reads them if there are any.
   """
-  lines = re.split('\r\n|\n|\r', table_files.read_text(path))
-  rows = _split_lines(lines)
-  if not rows:
-    raise errors.UserError(f'{path} has no words; give a file that has some.')
-  sure = [x for x in rows if not x.columns[0].startswith('#')] or rows
-  top, width = sure[0], len(sure[0].columns)
+  text = table_files.read_text(path)
+  lines = text.replace('\r\n', '\n').replace('\r', '\n').split('\n')
+  blocks = _split_lines(lines)
+  if not blocks or lines[0].startswith(('{"', '[{')):
+    what = 'holds JSON' if blocks else 'has no words'
+    raise errors.UserError(
+      f'{path} {what}; give a file with one word per line.'
+    )
+  rows = [(x.line + i, y) for x in blocks for i, y in enumerate(x.rows)]
+  rows = [x for x in rows if not x[1][0].startswith('#')] or rows
+  top, width = rows[0], len(rows[0][1])
   # Of two columns, the first may be a word that is a number, before its tag.
-  numbered = width > 1 + (labelled is True) and _are_numbered(rows)
+  numbered = width > 1 + (labelled is True) and _are_numbered(blocks)
   column = int(numbered) if word is None else word
-
-  def list_tags(place):
-    return {_get(path, x, top, place, blank=True) for x in sure}
-
   if tag is None:
     tag = 3 if numbered and width == 10 else -1  # CoNLL-U, or any other file
-    if numbered and width == 4 and schemes.parse(list_tags(2)):
+    if numbered and width == 4 and schemes.parse({*_take(path, rows, top, 2)}):
       tag = 2  # GermEval 2014, whose last column has the inner entities
-  known = list_tags(tag)
+  known = {*_take(path, rows, top, tag)}
   if labelled is None:
     labelled = width > 1 + numbered and known != {'_'}
   sure_columns = labelled or numbered or word is not None or width == 1
   if not sure_columns and schemes.parse(known - {'_'}) is None:
-    _refuse_sentences(path, [' '.join(x.columns) for x in rows])
+    _refuse_sentences(path, [' '.join(x) for _, x in rows])
 
-  words: list[_Row] = []
-  for row in rows:
-    if numbered:
-      is_word = not _NO_WORD.fullmatch(row.columns[0])
-    else:
-      inside = words and words[-1].sentence == row.sentence
-      is_word = inside or not _is_comment(row, top, tag, known)
-    words += [row] if is_word else []
-  tags = {_get(path, x, top, tag) for x in words} if labelled else set()
-  forms = schemes.parse(tags)
-  # Whether anything says what belongs together.
-  marked = len({x.document for x in words}) > 1 or any(
-    x.startswith(_START) for x in lines
-  )
   units: list[Sentence] = []
-  for _, group in itertools.groupby(words, lambda x: x.sentence):
-    found = list(group)
-    units.append(
-      Sentence(
-        found[0].document if marked else len(units),
-        [x.number for x in found],
-        [_get(path, x, top, column, blank=True) for x in found],
-        _read_tags(path, found, top, tag, forms) if labelled else None,
-      )
-    )
+  left_out = 0
+  for block in blocks:
+    if numbered:
+      kept = [
+        i for i, x in enumerate(block.rows) if not _NO_WORD.fullmatch(x[0])
+      ]
+    else:
+      comments = _count_comments(block, lines, top, tag, known)
+      kept = list(range(comments, len(block.rows)))
+    left_out += len(block.rows) - len(kept)
+    if kept:
+      rows = [(block.line + i, block.rows[i]) for i in kept]
+      tags = _take(path, rows, top, tag, blank=False) if labelled else None
+      words = _take(path, rows, top, column)
+      units.append(Sentence(block.document, [x for x, _ in rows], words, tags))
+  # Something has to say what belongs together.
+  if units[0].document == units[-1].document:
+    if not any(x.startswith(_START) for x in lines):
+      units = [x._replace(document=i) for i, x in enumerate(units)]
   texts = [text for x in units for text in x.words]
   _refuse_sentences(path, texts)
   notes = [f'words in column {column}'] if numbered and word is None else []
   if labelled:
-    what = _name(tags, forms)
+    units, what = _to_bio(path, units)
     notes.append(f'{what} in column {tag}' if tag != -1 else what)
-  counts = len(rows) - len(words), sum(not x.strip() for x in texts)
+  counts = left_out, sum(map(str.isspace, texts)) + texts.count('')
   for count, what in zip(counts, ('no word', 'a blank word'), strict=True):
     notes += [f'{errors.count(count, "line")} with {what}'] if count else []
   return Words(path, units, lines=lines, notes=notes)
@@ -168,100 +163,109 @@ def parse_column(field: str, given: str) -> int | None:
     ) from None
 
 
-def _split_lines(lines) -> list[_Row]:
+def _split_lines(lines) -> list[_Block]:
   """Returns the lines that are neither blank nor -DOCSTART-."""
-  rows, sentence, document, blanks, starts = [], 0, 0, 0, False
+  blocks, document, blanks, starts, inside = [], 0, 0, False, False
   for number, line in enumerate(lines, 1):
     columns = _split(line)
-    if columns and columns[0] != _START:
-      document += bool(rows) and (starts or blanks > 1)
-      blanks, starts = 0, False
-      rows.append(_Row(number, sentence, document, columns, '\t' in line))
-    else:
+    if not columns or columns[0] == _START:
       starts = starts or bool(columns)
       blanks = 0 if columns else blanks + 1
-      sentence += 1
-  return rows
+      inside = False
+      continue
+    if not inside:
+      document += bool(blocks) and (starts or blanks > 1)
+      blocks.append(_Block(document, number, []))
+      blanks, starts, inside = 0, False, True
+    blocks[-1].rows.append(columns)
+  return blocks
 
 
-def _split(line: str) -> list[str]:
+def _split(line: str) -> tuple[str, ...]:
   """Returns the columns of a line; between tabs, a blank may be a word."""
+  # Tuples of texts, unlike lists, cost the collector of garbage no time.
   if not line.strip():
-    return []
-  if '\t' in line:
-    return [column.strip(' ') or column for column in line.split('\t')]
-  return re.split(f'[{_BLANKS}]+', line.strip(_BLANKS))
+    return ()
+  if '\t' not in line:
+    return tuple(_BLANKS.split(line.strip(' \v\f')))
+  if ' ' not in line:
+    return tuple(line.split('\t'))
+  return tuple(x.strip(' ') or x for x in line.split('\t'))
 
 
-def _are_numbered(rows) -> bool:
+def _are_numbered(blocks) -> bool:
   """Returns whether the first column numbers the words of each sentence."""
-  sentence, last = -1, -1
-  for row in rows:
-    first = row.columns[0]
-    if not _NO_WORD.fullmatch(first):
-      if not re.fullmatch('[0-9]{1,6}', first):
-        return False
-      if row.sentence == sentence and int(first) != last + 1:
-        return False
-      sentence, last = row.sentence, int(first)
-  return last >= 0
+  for block in blocks:
+    firsts = [x[0] for x in block.rows if not _NO_WORD.fullmatch(x[0])]
+    begin = int(firsts[0]) if firsts and _NUMBER.fullmatch(firsts[0]) else 0
+    if firsts != [str(begin + i) for i in range(len(firsts))]:
+      return False
+  return True
 
 
-def _is_comment(row, top, tag, known) -> bool:
-  """Returns whether a line before a sentence is a comment; # may be a word."""
-  first, columns = row.columns[0], row.columns
-  if not first.startswith('#'):
-    return False
-  if (len(columns), row.tabbed) != (len(top.columns), top.tabbed):
-    return True
-  if not all(columns) or re.match('#+ +[^ ]', first):
-    return True
-  # Without a scheme, any text is a tag.
-  forms = schemes.parse(known | {columns[tag]}) or {}
-  return schemes.parse(known) is not None and columns[tag] not in forms
+def _count_comments(block, lines, top, tag, known) -> int:
+  """Returns how many lines before a sentence are comments; # may be a word."""
+  number, example = top
+  for i, columns in enumerate(block.rows):
+    if not columns[0].startswith('#'):
+      return i
+    tabbed = ['\t' in lines[x - 1] for x in (block.line + i, number)]
+    like = len(columns) == len(example) and all(columns) and len({*tabbed}) == 1
+    if like and not re.match('#+ +[^ ]', columns[0]):
+      # Without a scheme, any text is a tag.
+      forms = schemes.parse(known | {columns[tag]}) or {}
+      if schemes.parse(known) is None or columns[tag] in forms:
+        return i
+  return len(block.rows)
 
 
-def _get(path, row, top, index, blank=False) -> str:
-  columns, width = row.columns, len(top.columns)
-  if len(columns) != width:
-    problem = (
-      f'line {top.number} has {width}; a line is one word, all are alike.'
-    )
-  elif -width <= index < width and (blank or columns[index].strip()):
-    return columns[index]
-  else:
-    problem = f'none with number {index}; correct that line, or the number.'
-  count = errors.count(len(columns), 'column')
-  raise errors.at_line(path, row.number, f'has {count}, {problem}')
+def _take(path, rows, top, index, blank=True) -> list[str]:
+  """Returns a column of lines, (number, columns), that have as many as `top`."""
+  width = len(top[1])
+  if -width <= index < width and {len(x) for _, x in rows} == {width}:
+    found = [x[index] for _, x in rows]
+    if blank or all(x.strip() for x in {*found}):
+      return found
+  for number, columns in rows:
+    count = errors.count(len(columns), 'column')
+    if len(columns) != width:
+      advice = 'give each word a line, and all lines equally many.'
+      problem = f'has {count}, line {top[0]} has {width}; {advice}'
+      raise errors.at_line(path, number, problem)
+    if not -width <= index < width or not columns[index].strip():
+      advice = 'correct that line, or the number.'
+      problem = f'has {count}, none with number {index}; {advice}'
+      raise errors.at_line(path, number, problem)
+  raise AssertionError
 
 
 def _refuse_sentences(path, words):
   """Raises errors.UserError if most words look like sentences."""
+  words = words[:1000]  # enough to tell
   long = [x for x in words if _SENTENCE.search(x)]
   if 2 * len(long) > len(words):
     raise errors.UserError(
       f'{path}: lines look like sentences, such as {long[0][:40]!r}; give one '
-      'word per line, blank lines between sentences, and the column of the words '
-      'unless it is the first (--text=1).'
+      'word per line, and blank lines between sentences; if these are columns, '
+      "give the number of the words', such as --text=0."
     )
 
 
-def _read_tags(path, rows, top, tag, forms) -> list[str]:
-  """Returns the tags of a sentence, as BIO if they have a scheme."""
-  tags = [_get(path, x, top, tag) for x in rows]
+def _to_bio(path, units) -> tuple[list[Sentence], str]:
+  """Returns sentences with tags as BIO if they have a scheme, and its letters."""
+  tags = {tag for x in units for tag in x.tags}
+  forms = schemes.parse(tags)
   if forms is None:
-    return tags
-  for row, found in zip(rows, tags, strict=True):
-    if found not in forms:
-      problem = f'has the tag {found!r}, but others are like B-PER'
-      advice = 'correct that line, or the column of the tags.'
-      raise errors.at_line(path, row.number, f'{problem}; {advice}')
-  return schemes.to_bio([forms[x] for x in tags])
-
-
-def _name(tags, forms) -> str:
-  """Returns the letters of a scheme, or the number of tags without one."""
-  if forms is None:
-    return errors.count(len(tags), 'plain tag')
+    return units, errors.count(len(tags), 'plain tag')
+  for tag in tags - forms.keys():
+    [line, *_] = (x.lines[x.tags.index(tag)] for x in units if tag in x.tags)
+    problem = f'has the tag {tag!r}, but others are like B-PER'
+    advice = 'correct that line, or the column of the tags.'
+    raise errors.at_line(path, line, f'{problem}; {advice}')
   letters = {x[0] for x in forms.values()} | {'O'}
-  return ''.join(x for x in f'{schemes.LETTERS}O' if x in letters) + ' tags'
+  letters |= {'I'} if letters <= set('BIO') else set()
+  scheme = ''.join(x for x in f'{schemes.LETTERS}O' if x in letters)
+  return [
+    x._replace(tags=schemes.to_bio([forms[tag] for tag in x.tags]))
+    for x in units
+  ], f'{scheme} tags'

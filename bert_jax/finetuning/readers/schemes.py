@@ -25,10 +25,10 @@ def parse(tags: set[str]) -> dict[str, str] | None:
   >>> parse({'O', 'PER_B'}), parse({'O', 'PER'}), parse({'NOUN', 'VERB'})
   ({'O': 'O', 'PER_B': 'B-PER'}, {'O': 'O', 'PER': 'I-PER'}, None)
   """
-  inside = sorted(tags - {OUTSIDE})
-  outside = {x: x for x in tags & {OUTSIDE}}
+  outside = {x: OUTSIDE for x in tags & {OUTSIDE, '-'}}
+  inside = sorted(tags - outside.keys())
   sure = any(x.startswith(('B-', 'I-')) for x in inside)
-  for form in (*_FORMS, _NO_KIND, *([_KIND_ALONE] if outside else [])):
+  for form in (*_FORMS, _NO_KIND, *([_KIND_ALONE] if OUTSIDE in tags else [])):
     found = {x: y for x in inside if (y := re.fullmatch(form, x))}
     if len(found) == len(inside) or sure:
       return outside | {
@@ -49,8 +49,11 @@ def to_bio(tags: Sequence[str]) -> list[str]:
   """
   made, before = [], OUTSIDE
   for tag in tags:
-    other = before == OUTSIDE or before[1:] != tag[1:]
-    begins = other or tag[0] in 'BSUW' or before[0] in 'ELSUW'
-    made.append(tag if tag == OUTSIDE else 'IB'[begins] + tag[1:])
+    if tag != OUTSIDE:
+      other = before == OUTSIDE or before[1:] != tag[1:]
+      begins = other or tag[0] in 'BSUW' or before[0] in 'ELSUW'
+      made.append('IB'[begins] + tag[1:])
+    else:
+      made.append(tag)
     before = tag
   return made

@@ -61,7 +61,7 @@ def test_a_blank_between_tabs_is_a_word(tmp_path):
   assert [x.words for x in found.units] == [
     ['Ann', '\u2009', ' ', '', 'New\u00a0York'], ['b']
   ]  # fmt: skip
-  assert found.notes == ['BO tags', '3 lines with a blank word']
+  assert found.notes == ['BIO tags', '3 lines with a blank word']
   lines = found.list_tagged('ABCDEF')
   assert lines[1:4] == ['\u2009\tB', ' \tC', '\tD']
   # Only tabs and ASCII blanks separate columns.
@@ -97,7 +97,7 @@ CONLL_U = (
       KLUE,
       ['어', ' ', '가'],
       ['B-QT', 'O', 'O'],
-      ['BO tags', '1 line with no word', '1 line with a blank word'],
+      ['BIO tags', '1 line with no word', '1 line with a blank word'],
     ),
     (
       CONLL_U,
@@ -106,12 +106,12 @@ CONLL_U = (
       ['words in column 1', '2 plain tags in column 3', '4 lines with no word'],
     ),
     # As many columns as words have, but no tag.
-    ('# id 7 en\na _ _ B-X\n', ['a'], ['B-X'], ['BO tags', '1 line with no word']),
+    ('# id 7 en\na _ _ B-X\n', ['a'], ['B-X'], ['BIO tags', '1 line with no word']),
     # A word is a word: #tag, or # itself, also with a tag of its own.
-    ('#tag O\na B-X\n', ['#tag', 'a'], ['O', 'B-X'], ['BO tags']),
-    ('#\tB-Y\na\tB-X\n', ['#', 'a'], ['B-Y', 'B-X'], ['BO tags']),
+    ('#tag O\na B-X\n', ['#tag', 'a'], ['O', 'B-X'], ['BIO tags']),
+    ('#\tB-Y\na\tB-X\n', ['#', 'a'], ['B-Y', 'B-X'], ['BIO tags']),
     ('#\tSYM\nb\tNUM\n', ['#', 'b'], ['SYM', 'NUM'], ['2 plain tags']),
-    ('a O\n# O\n', ['a', '#'], ['O', 'O'], ['O tags']),
+    ('a O\n# O\n', ['a', '#'], ['O', 'O'], ['IO tags']),
   ],
 )  # fmt: skip
 def test_files_as_they_are_published(tmp_path, text, words, tags, notes):
@@ -164,6 +164,7 @@ def test_sentences_are_no_words(tmp_path, text):
     ('a B-X\nb b\n', 'line 2 has the tag .b., but others are like B-PER'),
     ('a\tO\nb\t\n', r'line 2 has 2 columns, none with number -1'),
     ('\n\n', 'has no words'),
+    ('{"tokens": ["a"]}\n', 'holds JSON; give a file with one word per line'),
     (b'a O\n\xe9 O\n', 'is not UTF-8 in line 2'),
   ],
 )

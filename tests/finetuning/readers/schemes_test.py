@@ -23,6 +23,7 @@ from bert_jax.finetuning.readers import schemes
     ('B M E S B E', 'B I I B B I'),
     ('PER PER O LOC', 'B-PER I-PER O B-LOC'),
     ('PER-B PER-I O', 'B-PER I-PER O'),
+    ('PER_B PER_I -', 'B-PER I-PER O'),
     ('B_PER I_PER O', 'B-PER I-PER O'),
     ('B-creative-work I-creative-work', 'B-creative-work I-creative-work'),
     ('O O', 'O O'),
@@ -38,6 +39,7 @@ def test_every_scheme_becomes_bio(tags, expected):
   'tags',
   [
     'NOUN VERB PUNCT',
+    'NOUN VERB -',
     'N O V ,',  # of tweets
     'NN -LRB- NNP|SG B',
     'NNG+JX I SL',
