@@ -44,12 +44,13 @@ def list_programs(config, device) -> list[programs.Program]:
   }
   tuned = recipes.finetuning()
   module = fine_tuned.make_module(tuned, bert)
-  tuned_for_classes = jax.eval_shape(fine_tuned.make_init(module), key)
+  tuned_for_classes = jax.eval_shape(
+    functools.partial(parameters.init, module), key
+  )
   texts = classes.TASK.list_shapes(tuned, module, phase, ROWS)
   found = {
     'fill_mask': (fill._mlm_logits, params, tokens | masks, bert),
     'features': (hidden_states._compute, params, tokens, bert, 'all', True),
-    'features of rows': (hidden_states.stack, params, tokens, bert, (0, 1)),
     'score': (
       *(pseudo_likelihood._compute, params, tokens | masks, bert),
       bert.vocab_size,

@@ -306,9 +306,9 @@ FIELDS: dict[str, Field] = {
   ),
   'finetuning.features': Field(
     'none',
-    'hidden states of init_from to train a BiLSTM and a head on, computed once '
-    '(table 7), concatenated if there are several models, MODEL,MODEL; none '
-    'trains the whole model',
+    'hidden states of init_from to train a BiLSTM and a head on (table 7), '
+    'concatenated if there are two models, MODEL,MODEL; none trains the whole '
+    'model',
     Choice(
       *('none', 'embeddings', 'second_to_last', 'last', 'weighted_sum_last_4'),
       *('concat_last_4', 'weighted_sum_all'),

@@ -155,12 +155,12 @@ class Rows:
   """N rows. A task may add fields, which are arrays or JSON values.
 
   Attributes:
-    encoded: N rows of ids, or `features.FeatureRows`.
+    encoded: N rows of ids.
     labels: what is to be learnt for each row; None if unknown.
     label_shape: shape of a row's labels.
   """
 
-  encoded: Any
+  encoded: Encoded
   labels: np.ndarray | None
   label_shape: ClassVar[tuple[int, ...]] = ()
 
@@ -249,18 +249,6 @@ class Rows:
       kept[name][rows] = x[: len(rows)]
     return kept
 
-  def list_tokens(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns which tokens a model on frozen features reads: here, all.
-
-    These are each token's position in its row, int [T], and where each row ends
-    among them, int64 [N].
-    """
-    return count_within(self.encoded.ends), self.encoded.ends
-
-  def replace_ids(self, features: Any) -> Self:
-    """Returns the rows with the features of `list_tokens` in place of ids."""
-    return dataclasses.replace(self, encoded=features)
-
   def pack(self) -> dict[str, np.ndarray]:
     """Returns all fields as arrays by name, to be written; see `unpack`."""
     fields = {x.name: getattr(self, x.name) for x in dataclasses.fields(self)}
@@ -316,16 +304,6 @@ def batch_by_length(
     length = -(-int(lengths[rows[-1]]) // step) * step
     yield rows, full, min(length, most)
     start += size
-
-
-def count_within(ends: np.ndarray) -> np.ndarray:
-  """Returns 0, 1, ... for each row, end to end, int64 [T].
-
-  >>> count_within(np.array([2, 5])).tolist()
-  [0, 1, 0, 1, 2]
-  """
-  lengths = np.diff(ends, prepend=0)
-  return np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
 
 
 def to_probabilities(logits: np.ndarray) -> np.ndarray:

@@ -10,9 +10,9 @@ from ml_collections import config_dict
 from bert_jax import errors
 from bert_jax.config import flatten
 from bert_jax.data import accents
-from bert_jax.finetuning import features, gpt_form
+from bert_jax.finetuning import gpt_form
 from bert_jax.inference import fine_tuned, source, transfer
-from bert_jax.model import feature_model
+from bert_jax.model import frozen_features
 from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab
 from bert_jax.workdir import claim
 
@@ -31,6 +31,12 @@ _UNDECIDED = {
   'eval.every': 0,
 }
 WITH_BIASES = 'classification', 'tagging'  # tasks whose labels give biases
+_FROZEN = '^(beside|embeddings|encoder)/'  # with features
+# What two models have in common whose features are joined.
+_JOINED = (
+  *('kind', 'num_layers', 'hidden_size', 'num_heads', 'mlp_size', 'activation'),
+  *('norm', 'norm_epsilon', 'type_vocab_size'),
+)
 
 
 def take_model(
@@ -42,6 +48,8 @@ def take_model(
   begun keeps all that was filled in then, even if its source is gone.
   """
   c = config.copy_and_resolve_references()
+  if c.finetuning.features != fine_tuned.NO_FEATURES:
+    _freeze_model(c)
   if not claim.is_final(workdir):
     _check_fields(c)
     _fill_model(c)
@@ -58,6 +66,15 @@ def take_model(
   if saved['finetuning.max_length']:
     c.finetuning.max_length = asked
   return c
+
+
+def _freeze_model(c):
+  if c.optimizer.freeze:
+    raise errors.UserError(
+      f'finetuning.features={c.finetuning.features} freezes the model alone; '
+      'leave optimizer.freeze empty.'
+    )
+  c.optimizer.freeze = _FROZEN
 
 
 def _check_fields(c):
@@ -83,6 +100,33 @@ def _check_fields(c):
       )
 
 
+def read_models(config: config_dict.ConfigDict) -> list[source.Source]:
+  """Reads the models that a run starts from: one, or two that are joined."""
+  paths = fine_tuned.list_sources(config)
+  models = [source.read(path) for path in paths]
+  if len(models) > 1:
+    _check_joined(paths, models)
+  return models
+
+
+def _check_joined(paths, models):
+  (first, second), expected = models[:2], frozen_features.turn(models[0].config)
+  wrong = [
+    f'{x} is {getattr(second.config, x)}, not {getattr(expected, x)}'
+    for x in _JOINED
+    if getattr(second.config, x) != getattr(expected, x)
+  ]
+  if second.tokenizer != first.tokenizer:
+    wrong.append('it has another vocabulary')
+  if len(models) > 2:
+    wrong.append('there is a third model')
+  if wrong:
+    raise errors.UserError(
+      f'the features of {paths[1]} cannot be joined to those of {paths[0]}: '
+      f'{"; ".join(wrong)}.'
+    )
+
+
 def read_tokenizer(
   c: config_dict.ConfigDict, models: Sequence[source.Source] | None = None
 ) -> Tokenizer:
@@ -90,7 +134,7 @@ def read_tokenizer(
 
   GPT's form adds its tokens. `models` are the run's, if they were read.
   """
-  models = features.read_models(c) if models is None else models
+  models = read_models(c) if models is None else models
   tokenizer = models[0].tokenizer if models else _read_own_tokenizer(c)
   return gpt_form.extend(tokenizer) if _is_gpt(c) else tokenizer
 
@@ -112,10 +156,9 @@ def _read_own_tokenizer(c):
 
 
 def _fill_model(c: config_dict.ConfigDict):
-  models = features.read_models(c)
-  if models and c.finetuning.features == fine_tuned.NO_FEATURES:
-    transfer.check_segments(models[0], c.init_from)
+  models = read_models(c)
   if models:
+    transfer.check_segments(models[0], c.init_from)
     transfer.fill_model(c, models[0])
     c.model.max_positions = min(x.config.max_positions for x in models)
   tokenizer = read_tokenizer(c, models)
@@ -142,7 +185,7 @@ def _check_layers(c):
       f'finetuning.features={kind} needs init_from: the model, or MODEL,MODEL'
       ', that computes them.'
     )
-  least = -(feature_model.LAYERS[kind].start or 0)
+  least = -(frozen_features.LAYERS[kind].start or 0)
   if layers < least:
     raise errors.UserError(
       f'finetuning.features={kind} needs {least} layers, init_from has '
@@ -157,14 +200,12 @@ def make_start(
 ):
   """Returns `task.Task.start` of a config; None if all weights are random.
 
-  Those of a model on frozen features are random, too. A head of the same kind,
-  for the same labels, is taken over.
+  A head of the same kind, for the same labels, is taken over.
 
   Args:
     bias: first biases of a new head, [C]; None is zeros.
   """
-  kind = config.finetuning.features
-  if config.init_from and kind == fine_tuned.NO_FEATURES:
+  if config.init_from:
     return functools.partial(_start, config, tuple(labels), bias)
   return None if bias is None else lambda new: (_set_bias(new, bias), {})
 
@@ -176,7 +217,9 @@ def _set_bias(params, bias):
 def _start(config, labels, bias, new: Any) -> tuple[Any, dict]:
   if bias is not None:
     new = _set_bias(new, bias)
-  model = _add_head(config, labels, source.read(config.init_from))
+  paths, (model, *beside) = fine_tuned.list_sources(config), read_models(config)
+  if config.finetuning.features == fine_tuned.NO_FEATURES:
+    model = _add_head(config, labels, model)
   wanted, words = config.data.vocab_size, model.tokenizer.size
   added = len(gpt_form.TOKENS) if _is_gpt(config) else 0
   if words + added != wanted:
@@ -185,9 +228,14 @@ def _start(config, labels, bias, new: Any) -> tuple[Any, dict]:
       f'{wanted - added:,} when '
       'the data was made; start again in another --workdir.'
     )
-  return transfer.transfer(
-    model, config.init_from, new, wanted, fine_tuned.list_new_layers(config)
+  params, facts = transfer.transfer(
+    model, paths[0], new, wanted, fine_tuned.list_new_layers(config)
   )
+  for second in beside:
+    params['beside'], facts['beside'] = transfer.transfer(
+      second, paths[1], new['beside'], wanted
+    )
+  return params, facts
 
 
 def _add_head(config, labels, model: source.Source) -> source.Source:

@@ -359,7 +359,7 @@ def make_objective(
   shapes = functools.partial(this.list_shapes, config, module)
   sums, more, expected = this.list_sums(config, module)
   compute = this.make_compute(fine_tuned.get_settings(config))
-  init = fine_tuned.make_init(module)
+  init = functools.partial(parameters.init, module)
   if config.init_from:
     init = parameters.skip_layers(init, fine_tuned.list_new_layers(config))
 

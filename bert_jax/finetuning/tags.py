@@ -22,8 +22,7 @@ class Words(encode.Rows):
   """N rows that tag W words, all in order.
 
   Attributes:
-    encoded: the rows: [CLS] context words context [SEP]; of cached features,
-      words alone.
+    encoded: the rows: [CLS] context words context [SEP].
     labels: numbers of the words' tags, int32 [W].
     positions: where each word's first piece is in its row, int32 [W].
     word_ends: where each row's words end in `positions`, int64 [N].
@@ -35,15 +34,6 @@ class Words(encode.Rows):
   word_ends: np.ndarray
   words: list[str]
   sentence_ends: np.ndarray
-
-  def list_tokens(self):
-    """Returns the first piece of each word: no other tokens are read."""
-    return self.positions, self.word_ends
-
-  def replace_ids(self, features):
-    """Returns rows of words alone."""
-    positions = encode.count_within(features.ends)
-    return dataclasses.replace(self, encoded=features, positions=positions)
 
   def count(self):
     return len(self.words)

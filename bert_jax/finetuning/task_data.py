@@ -12,7 +12,7 @@ import bert_jax
 from bert_jax import errors
 from bert_jax.corpus import text_files
 from bert_jax.data import dataset, manifest_file
-from bert_jax.finetuning import completion, features, starting, supervised
+from bert_jax.finetuning import completion, starting, supervised
 from bert_jax.finetuning.readers import splits
 from bert_jax.interop import vocabulary
 from bert_jax.runtime import files, storage
@@ -63,14 +63,13 @@ def write(
     vocabulary.write(new, tokenizer)
     for split, arrays in packed.items():
       np.savez(os.path.join(new, f'{split}.npz'), **arrays)
-    more, facts = features.write(config, data.splits, data.pad_id, new)
     hashes = {
       name: text_files.compute_sha256(os.path.join(new, name))
-      for name in (vocabulary.NAME, *names, *more)
+      for name in (vocabulary.NAME, *names)
     }
-    manifest_file.write(new, {**about, **facts, 'sha256': hashes})
+    manifest_file.write(new, {**about, 'sha256': hashes})
 
-  allowed = vocabulary.NAME, manifest_file.NAME, '*.npz', '*.npy'
+  allowed = vocabulary.NAME, manifest_file.NAME, '*.npz'
   files.write_folder(directory, allowed, fill)
 
 
@@ -93,11 +92,7 @@ def read(this: supervised.Supervised, directory: str) -> supervised.Data:
   found = {}
   for name in manifest['splits']:
     with np.load(os.path.join(directory, f'{name}.npz')) as arrays:
-      split = this.rows.unpack(dict(arrays))
-    if 'features' in manifest:
-      path, (_, ends) = features.name_file(directory, name), split.list_tokens()
-      split = split.replace_ids(features.FeatureRows(path, ends))
-    found[name] = split
+      found[name] = this.rows.unpack(dict(arrays))
   labels, pad = tuple(manifest['labels']), manifest['pad_id']
   return supervised.Data(found, labels, pad, manifest, directory)
 

@@ -1,15 +1,12 @@
 """The model of a fine-tuning run, and of a trained head, for every task."""
 
-from collections.abc import Callable
-from typing import Any
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.model import bert_config, classifier, feature_model, parameters
+from bert_jax.model import bert_config, classifier, frozen_features
 
 # {task: outputs of its model, if there is no data to count them}
 _OUTPUTS = {'classification': 2, 'tagging': 9, 'choice': 1, 'spans': 2}
@@ -19,23 +16,12 @@ NO_FEATURES = 'none'  # finetuning.features if all parameters are trained
 def list_sources(config: config_dict.ConfigDict) -> list[str]:
   """Returns the models that a run starts from.
 
-  These are one or none; or several, separated by commas, whose features are
-  joined.
+  These are one or none; or two, separated by a comma, whose features are joined.
   """
   given = config.init_from
   if not given or config.finetuning.features == NO_FEATURES:
     return [given] if given else []
   return given.split(',')
-
-
-def find_feature_shape(config: config_dict.ConfigDict) -> tuple[int, int]:
-  """Returns (K, D): number and width of the layers of a token's features."""
-  layers = feature_model.list_layers(
-    config.finetuning.features, config.model.num_layers
-  )
-  # Preflight may not name any model.
-  models = max(1, len(list_sources(config)))
-  return len(layers), models * config.model.hidden_size
 
 
 def make_module(
@@ -47,21 +33,15 @@ def make_module(
   common = bert, c.outputs or _OUTPUTS.get(config.task, 2), c.head_dropout
   units = config.model.bilstm
   if c.features != NO_FEATURES:
-    return feature_model.FeatureModel(
-      *common, units, c.features, find_feature_shape(config), tokens
+    two = len(list_sources(config)) > 1
+    return frozen_features.FeatureClassifier(
+      *common, units, c.features, two, tokens
     )
   if tokens:
     return classifier.Tagger(*common, units)
   if c.form == 'gpt':
     return classifier.GptClassifier(*common)
   return classifier.Classifier(*common, units)
-
-
-def make_init(module: nn.Module) -> Callable[[Any], Any]:
-  """Returns a function that maps a random key to new parameters."""
-  if isinstance(module, feature_model.FeatureModel):
-    return lambda key: feature_model.init(module, key)
-  return lambda key: parameters.init(module, key)
 
 
 def list_new_layers(config: config_dict.ConfigDict) -> str:
@@ -84,10 +64,6 @@ def list_new_layers(config: config_dict.ConfigDict) -> str:
 def list_inputs(module: nn.Module, rows: int, length: int) -> dict:
   """Returns {name: jax.ShapeDtypeStruct} of a model's inputs."""
   tokens = jax.ShapeDtypeStruct((rows, length), jnp.int32)  # [B, S]
-  if isinstance(module, feature_model.FeatureModel):
-    shape = rows, length, *module.shape  # [B, S, K, D]
-    features = jax.ShapeDtypeStruct(shape, jnp.float32)
-    return {'features': features, 'input_mask': tokens}
   return dict.fromkeys(('input_ids', 'input_mask', 'segment_ids'), tokens)
 
 
@@ -126,13 +102,14 @@ def get_settings(
 
 def count_flops(module: nn.Module, length: int) -> float:
   """Returns the matrix-product FLOPs of one row, forward + backward."""
-  bert, flops, width = module.config, 0.0, module.config.hidden_size
-  if isinstance(module, feature_model.FeatureModel):
-    layers, width = module.shape
-    width *= layers if module.features.startswith('concat') else 1
-  else:
-    gpt = isinstance(module, classifier.GptClassifier)
-    flops = bert.flops_per_sequence(length, (length - 1) * gpt)
+  bert, width = module.config, module.config.hidden_size
+  gpt = isinstance(module, classifier.GptClassifier)
+  flops = bert.flops_per_sequence(length, (length - 1) * gpt)
+  if isinstance(module, frozen_features.FeatureClassifier):
+    flops *= (1 + module.two) / 3  # forward alone
+    layers = range(bert.num_layers + 1)[frozen_features.LAYERS[module.features]]
+    width *= len(layers) if module.features.startswith('concat') else 1
+    width *= 1 + module.two
   units = getattr(module, 'lstm_units', 0)
   if units:
     flops += classifier.count_lstm_flops(length, width, units)

@@ -12,7 +12,7 @@ from bert_jax import errors
 from bert_jax.model import bert_config, heads, precision
 from bert_jax.tokenization.tokenizer import Tokenizer
 
-# {name: which of the L + 1 hidden states}; see also `feature_model.LAYERS`.
+# {name: which of the L + 1 hidden states}; see also `frozen_features.LAYERS`.
 LAYERS = {
   'embeddings': slice(0, 1),
   'last': slice(-1, None),
@@ -128,48 +128,25 @@ def pad(
 @precision.jit_inference('config', 'layers', 'with_attention')
 def _compute(params, batch, config, layers, with_attention):
   """Returns hidden states [B, (L + 1,) S, D] and attention [B, L, H, S, S]."""
-  hidden, blocks = _list_hidden(params, batch, config)
+  hidden: list[jax.Array] = []
+  _, sown = heads.PretrainingModel(config, with_nsp=False).apply(
+    {'params': params},
+    batch,
+    deterministic=True,
+    hidden=hidden,
+    method='encode',
+    mutable=['intermediates'],
+  )
   chosen, maps = hidden[LAYERS[layers]], None
   if with_attention:
-    maps = [block['attention']['probabilities'][0] for block in blocks]
+    found = sown['intermediates']['encoder']
+    maps = [
+      found[f'layer_{i}']['attention']['probabilities'][0]
+      for i in range(config.num_layers)
+    ]
     maps = jnp.stack(maps, axis=1)
   if layers == 'all':
     return jnp.stack(chosen, axis=1), maps
   if layers == 'sum_last_4':
     return sum(chosen), maps
   return jnp.concatenate(chosen, axis=-1), maps
-
-
-@precision.jit_inference('config', 'layers')
-def stack(
-  params: Any,
-  batch: dict[str, np.ndarray],
-  config: bert_config.BertConfig,
-  layers: tuple[int, ...],
-) -> jax.Array:
-  """Computes K chosen hidden states, [B, S, K, D], without dropout.
-
-  Args:
-    batch: `input_ids`, `input_mask` and `segment_ids`, integers [B, S].
-    layers: numbers of K hidden states; 0 is the embeddings, L the last.
-  """
-  hidden, _ = _list_hidden(params, batch, config)
-  return jnp.stack([hidden[i] for i in layers], axis=2)
-
-
-def _list_hidden(params, batch, config):
-  """Returns L + 1 hidden states [B, S, D], and what each layer recorded."""
-  module = heads.PretrainingModel(config, with_nsp=False)
-  last, sown = module.apply(
-    {'params': params},
-    batch,
-    deterministic=True,
-    method='encode',
-    mutable=['intermediates'],
-  )
-  first = sown['intermediates']['embeddings']['hidden'][0]
-  blocks = [
-    sown['intermediates']['encoder'][f'layer_{i}']
-    for i in range(config.num_layers)
-  ]
-  return [first, *(x['hidden'][0] for x in blocks[:-1]), last], blocks

@@ -17,7 +17,7 @@ from bert_jax.model import parameters
 from bert_jax.runtime import files
 from bert_jax.workdir import fingerprint, paths
 
-_HEADS = ('mlm', 'pooler', 'nsp', 'bilstm', 'classifier')
+_HEADS = ('mlm', 'pooler', 'nsp', 'mix', 'bilstm', 'classifier')
 _WORDS = ('embeddings/word/embedding', 'mlm/bias')  # one row or value per word
 _POSITIONS = 'embeddings/position/embedding'
 # Fields of `model` that come from the recipe or chip, not from the source.

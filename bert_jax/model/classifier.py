@@ -66,7 +66,7 @@ def count_lstm_flops(length: int, inputs: int, units: int) -> float:
   return sum(6 * length * 8 * units * (size + units) for size in sizes)
 
 
-class _Headed(encoder.Bert):
+class Headed(encoder.Bert):
   """BERT with a dense layer on some of its hidden states."""
 
   outputs: int  # C, number of classes or tags; 1 predicts a number
@@ -88,7 +88,7 @@ class _Headed(encoder.Bert):
     return self.classifier(self.drop(x, deterministic))
 
 
-class Classifier(_Headed):
+class Classifier(Headed):
   """Predicts one of C classes, or a number, for a text or a pair of texts.
 
   As in section 4.1 of the paper: the classes' logits are a product with C, the
@@ -122,7 +122,7 @@ class Classifier(_Headed):
     return x[:, 0]
 
 
-class Tagger(_Headed):
+class Tagger(Headed):
   """Predicts a tag for each token from its hidden state alone, without a CRF.
 
   As in section 5.3 of the paper.
@@ -138,7 +138,7 @@ class Tagger(_Headed):
     return self.classify(x, deterministic)
 
 
-class GptClassifier(_Headed):
+class GptClassifier(Headed):
   """Predicts one of C classes, or a number, and the tokens of the text.
 
   As in GPT ("Improving language understanding by generative pre-training",

@@ -131,9 +131,7 @@ class Embeddings(nn.Module):
   def __call__(self, words, segment_ids, positions, deterministic):
     """Computes hidden states from the tokens' embeddings [B, S, D], float32."""
     x = words + self.type(segment_ids) + self.position(positions)
-    x = self.drop(self.norm(x), deterministic)
-    self.sow('intermediates', 'hidden', x)
-    return x
+    return self.drop(self.norm(x), deterministic)
 
 
 def take_rows(x: jax.Array, positions: jax.Array | None):
@@ -202,7 +200,6 @@ class Layer(nn.Module):
       else:
         update = add_bias(*sublayer(norm(x)), c.flat_rows)
         x = kept + drop(update, deterministic)
-    self.sow('intermediates', 'hidden', x)
     return x
 
 
@@ -212,14 +209,18 @@ class Encoder(nn.Module):
   config: bert_config.BertConfig
 
   @nn.compact
-  def __call__(self, x, tokens, deterministic, positions=None):
-    """Computes hidden states [B, S, D], or [B, R, D] at positions [B, R]."""
-    c = self.config
-    layer = Layer
+  def __call__(self, x, tokens, deterministic, positions=None, hidden=None):
+    """Computes hidden states [B, S, D], or [B, R, D] at positions [B, R].
+
+    A list `hidden` gets x and what each layer returns, which are not scanned.
+    """
+    c, scanned = self.config, self.config.scan_layers and hidden is None
+    layer, hidden = Layer, [] if hidden is None else hidden
+    hidden.append(x)
     if c.remat != 'none':
       policy = bert_config.REMAT[c.remat]
       layer = nn.remat(Layer, static_argnums=(3,), policy=policy)
-    if c.scan_layers and not self.is_initializing():
+    if scanned and not self.is_initializing():
       x = take_rows(self._scan(layer, x, tokens, deterministic), positions)
     else:
       turn = jnp.zeros(())
@@ -228,8 +229,9 @@ class Encoder(nn.Module):
         asked = positions if i == c.num_layers - 1 else None
         x, turn, kind = self._sum_early(layer, name, x, turn)
         x = kind(c, name=name)(x, tokens, deterministic, asked)
+        hidden.append(x)
     if c.norm == 'pre':
-      x = make_norm(c, 'final_norm')(x)
+      x = hidden[-1] = make_norm(c, 'final_norm')(x)
     return x
 
   def _sum_early(self, kind, name, x, turn):
@@ -277,6 +279,7 @@ class Bert(nn.Module):
     deterministic: bool,
     words: jax.Array | None = None,
     positions: jax.Array | None = None,
+    hidden: list[jax.Array] | None = None,
   ):
     """Computes the hidden states of the last layer, [B, S, D].
 
@@ -289,6 +292,8 @@ class Bert(nn.Module):
         float32 [B, S, D].
       positions: [B, R], where hidden states are wanted, as [B, R, D]; the last
         layer computes no others. None is everywhere.
+      hidden: gets the embeddings and each layer's hidden states, L + 1 arrays
+        [B, S, D].
     """
     if words is None:
       table, dtype = self.embeddings.word.embedding, self.config.dtype
@@ -298,4 +303,4 @@ class Bert(nn.Module):
       places = jnp.arange(words.shape[1])[None]
     x = self.embeddings(words, batch['segment_ids'], places, deterministic)
     tokens = attention.Tokens(batch['input_mask'], batch.get('sequence_ids'))
-    return self.encoder(x, tokens, deterministic, positions)
+    return self.encoder(x, tokens, deterministic, positions, hidden)

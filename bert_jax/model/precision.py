@@ -15,14 +15,14 @@ from ml_collections import config_dict
 
 from bert_jax import param_names
 
-_WORDS = 'embeddings/word/embedding'
+_WORDS = re.compile('(beside/)?embeddings/word/embedding')
 # Kept in float32 for all types of activations. A token's embeddings are added up
 # before they are rounded; those of words are rounded as well, since they are large.
 # The heads of tasks, and what is before them, compute in float32.
 # Biases are rounded where they are added: XLA for TPUs would compute a sum of
 # gradients in the type to which it is rounded afterwards.
 _FLOAT32 = re.compile(
-  r'embeddings/(position|type)/.+|(.+/)?\w*norm/.+|.+/bias'
+  r'(beside/)?embeddings/(position|type)/.+|(.+/)?\w*norm/.+|.+/bias'
   r'|(nsp|classifier|bilstm|mix)/.+'
 )
 
@@ -80,5 +80,6 @@ def widen_words(params: Any):
   exact, so that XLA can remove both conversions.
   """
   return param_names.map_named(
-    lambda name, x: x.astype(jnp.float32) if name == _WORDS else x, params
+    lambda name, x: x.astype(jnp.float32) if _WORDS.fullmatch(name) else x,
+    params,
   )

@@ -54,7 +54,8 @@ def compute_spec(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
     ValueError: if no rule matches the name.
     errors.UserError: if `model` does not divide the dimension.
   """
-  found = [spec for rule, spec in RULES if re.fullmatch(rule, name)]
+  own = name.removeprefix('beside/')  # of the second of two models
+  found = [spec for rule, spec in RULES if re.fullmatch(rule, own)]
   if not found:
     raise ValueError(f'no rule places {name!r}; add one to partition.RULES.')
   spec, n = found[0], mesh.shape['model']

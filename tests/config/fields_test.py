@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from bert_jax import config
-from bert_jax.model import bert_config, feature_model
+from bert_jax.model import bert_config, frozen_features
 
 
 def test_every_field_but_one_has_a_short_name_of_its_own():
@@ -28,7 +28,7 @@ def test_the_defaults_of_what_is_declared_are_the_papers_base():
     ('model.initializer', bert_config.INITIALIZERS),
     ('model.attention_init', bert_config.ATTENTION_INITS),
     ('compute.remat', bert_config.REMAT),
-    ('finetuning.features', ['none', *feature_model.LAYERS]),
+    ('finetuning.features', ['none', *frozen_features.LAYERS]),
   ],
 )
 def test_what_a_field_allows_is_what_there_is(name, implemented):

@@ -1,15 +1,18 @@
 """Tests of the parameters that fine-tuning starts from."""
 
+import dataclasses
 import re
+import shutil
 
 import numpy as np
 import pytest
 
-from bert_jax import errors, param_names
+from bert_jax import errors, main, param_names
 from bert_jax.finetuning import starting
 from bert_jax.inference import fine_tuned, source
 from bert_jax.interop import hugging_face
 from bert_jax.model import classifier
+from bert_jax.workdir import checkpoint_reader, paths
 from tests import models
 from tests.finetuning import made
 
@@ -128,3 +131,68 @@ def test_random_weights_have_no_source():
     {'x': kernel, 'classifier': {'kernel': kernel, 'bias': BIAS}},
     {},
   )
+
+
+def make_frozen(source, data, features, **changes):
+  frozen = {'finetuning.features': features, 'model.bilstm': 6}
+  return made.make_config(source, data, **frozen, **changes)
+
+
+def test_models_that_differ_are_not_joined(tmp_path):
+  a, *_ = made.write_model(tmp_path / 'a')
+  b, *_ = made.write_model(tmp_path / 'b', num_layers=3)
+  c, *_ = made.write_model(tmp_path / 'c', causal=True)
+  words = dataclasses.replace(models.TOKENIZER, lowercase=False)
+  d, *_ = made.write_model(tmp_path / 'd', words)
+  for joined, message in (
+    ((a, b), 'num_layers is 3, not 2'),
+    ((a, d), 'another vocabulary'),
+    ((a, c), 'kind is ltr, not mlm'),
+    ((c, c), 'kind is ltr, not rtl'),
+    ((a, a, a), 'there is a third model'),
+  ):
+    config = make_frozen(','.join(joined), '', 'last')
+    with pytest.raises(errors.UserError, match=f'cannot be joined.*{message}'):
+      starting.read_models(config)
+
+
+def test_a_model_with_too_few_layers_is_refused(tmp_path):
+  source, *_ = made.write_model(tmp_path / 'm')
+  texts = made.write_texts(tmp_path / 'texts')
+  c = make_frozen(source, texts, 'concat_last_4')
+  with pytest.raises(errors.UserError, match='needs 4 layers, init_from has 2'):
+    made.prepare(c, str(tmp_path / 'run'))
+  c.init_from, c.data.vocab = '', models.write_data(tmp_path / 'v')
+  with pytest.raises(errors.UserError, match='needs init_from: the model, or'):
+    made.prepare(c, str(tmp_path / 'run'))
+  c.init_from, c.data.vocab = source, ''
+  c.finetuning.features, c.optimizer.freeze = 'second_to_last', 'pooler'
+  with pytest.raises(errors.UserError, match='leave optimizer.freeze empty'):
+    made.prepare(c, str(tmp_path / 'run'))
+
+
+@pytest.mark.slow
+def test_a_run_trains_a_head_on_two_models_that_it_does_not_change(
+  tmp_path, capsys
+):
+  ltr, *_ = made.write_model(tmp_path / 'ltr', causal=True)
+  rtl, *_ = made.write_reversed(tmp_path / 'rtl', seed=1)
+  texts = made.write_texts(tmp_path / 'texts')
+  c = make_frozen(f'{ltr},{rtl}', texts, 'weighted_sum_all')
+  run = made.train(c, tmp_path)
+  out = capsys.readouterr().out
+  assert out.count('  no export: only a head was trained') == 1
+  trained = [x['cross_entropy'] for x in made.list_logged(run, 'train')]
+  assert trained[-1] < trained[0]
+  params, _ = checkpoint_reader.read(paths.checkpoints(run))
+  for path, part in ((ltr, params), (rtl, params['beside'])):
+    theirs = param_names.flatten(source.read(path).params)
+    for name, x in param_names.flatten(part).items():
+      if name.startswith(('embeddings/', 'encoder/')):
+        np.testing.assert_array_equal(x[: len(theirs[name])], theirs[name])
+  with pytest.raises(errors.UserError, match='only a head.*are in predictions'):
+    made.predict(run, f'{texts}/test.csv', tmp_path / 'out.csv')
+  # The models are in the checkpoints.
+  shutil.rmtree(ltr)
+  main.run(c, run)
+  assert 'resumed at step' in capsys.readouterr().out

@@ -1,18 +1,12 @@
 """Tests of which model a fine-tuning run trains."""
 
-import jax
 import pytest
 
-from bert_jax import param_names
 from bert_jax.inference import fine_tuned
-from bert_jax.model import (
-  classifier,
-  feature_model,
-)
+from bert_jax.model import classifier, frozen_features, parameters
 from tests import models
 from tests.finetuning import made
 
-FEATURES = {'finetuning.features': 'concat_last_4', 'model.num_layers': 4}
 CASES = {
   'plain': ('classification', {}, classifier.Classifier, (8, 'pooler')),
   'bilstm': (
@@ -30,8 +24,8 @@ CASES = {
   'tags': ('tagging', {'model.bilstm': 6}, classifier.Tagger, (12, 'bilstm')),
   'features': (
     'tagging',
-    {'model.bilstm': 6, 'model.hidden_size': 8, **FEATURES},
-    feature_model.FeatureModel,
+    {'model.bilstm': 6, 'finetuning.features': 'last'},
+    frozen_features.FeatureClassifier,
     (12, 'bilstm'),
   ),
 }
@@ -45,17 +39,14 @@ def test_the_config_names_the_model(task, changes, kind, expected):
   c.task = task
   module = fine_tuned.make_module(c, models.CONFIG)
   assert type(module) is kind
-  params = jax.eval_shape(fine_tuned.make_init(module), jax.random.key(0))
-  names, (width, part) = param_names.flatten(params), expected
-  assert names['classifier/kernel'].shape == (width, 5)
+  names, (width, part) = parameters.list_shapes(module), expected
+  assert names['classifier/kernel'] == (width, 5)
   assert any(name.startswith(f'{part}/') for name in names)
+  if kind is frozen_features.FeatureClassifier:
+    assert 'beside/encoder/layer_1/mlp_in/kernel' in names
+    assert names['bilstm/forward_0/ii/kernel'] == (2 * 8, 6)
   inputs = fine_tuned.list_inputs(module, 3, 7)
-  if kind is feature_model.FeatureModel:
-    assert not any(name.startswith('encoder/') for name in names)
-    assert names['bilstm/forward_0/ii/kernel'].shape == (4 * 2 * 8, 6)
-    assert inputs['features'].shape == (3, 7, 4, 2 * 8)
-  else:
-    assert inputs['input_ids'].shape == (3, 7)
+  assert inputs['input_ids'].shape == (3, 7)
 
 
 def test_flops_are_those_of_what_is_computed():
@@ -73,10 +64,11 @@ def test_flops_are_those_of_what_is_computed():
   assert count(**{'model.bilstm': 6}) == bert + lstm
   gpt = count(**{'finetuning.form': 'gpt'})
   assert gpt == models.CONFIG.flops_per_sequence(5, 4)
-  alone = count(**{
-    'model.bilstm': 6, 'model.hidden_size': 8, 'finetuning.features': 'last'
-  })  # fmt: skip
-  assert alone == lstm
+  frozen = {'model.bilstm': 6, 'finetuning.features': 'last'}
+  assert count(**frozen) == pytest.approx(bert / 3 + lstm)
+  both = count(init_from='a,b', **frozen)
+  wider = 6 * 5 * 8 * 6 * (22 + 18)
+  assert both == pytest.approx(2 * bert / 3 + wider)
 
 
 def test_a_head_names_its_model():
