@@ -24,15 +24,14 @@ def fold(document: Document) -> Document:
 
   U+200B that ends a word becomes a space: the tokenizer would join the words.
   """
-  found = [
-    # Most text stays as it is. Cleaned ASCII holds no control characters.
-    x if (x.isascii() or x.isprintable()) and '  ' not in x else _fold(x)
-    for x in document.paragraphs
-  ]
-  return document._replace(paragraphs=list(filter(None, found)))
+  found = filter(None, map(_fold, document.paragraphs))
+  return document._replace(paragraphs=list(found))
 
 
 def _fold(text: str) -> str:
+  # Cleaned ASCII holds no control characters.
+  if (text.isascii() or text.isprintable()) and '  ' not in text:
+    return text.strip()
   text = _WORD_END.sub(' ', text) if '\u200b' in text else text
   return ' '.join(text.translate(basic_tokenizer.CLEANED).split())
 

@@ -40,6 +40,7 @@ def test_a_zero_width_space_ends_words_of_scripts_without_spaces(text, folded):
 
 
 def test_folding_changes_no_word_and_most_text_not_at_all():
+  assert fold(Document([' a '])).paragraphs == ['a']
   texts = ['Any text, “such” as – Gödel’s 1.5 €.', '中文。', '한국어 e\u0301']
   assert fold(Document(texts)).paragraphs == texts
   odd = 'a\u00a0b\u3000c\x85d\u2029e\ufefff\u2060g\u200eh\ti\u0000j ﬁ\ufffd'
