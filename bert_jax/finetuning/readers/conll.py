@@ -103,22 +103,28 @@ def read(
     raise errors.UserError(
       f'{path} {what}; give a file with one word per line.'
     )
-  rows = [(x.line + i, y) for x in blocks for i, y in enumerate(x.rows)]
-  rows = [x for x in rows if not x[1][0].startswith('#')] or rows
-  top, width = rows[0], len(rows[0][1])
+  rows = [y for x in blocks for y in x.rows]
+  numbers = [x.line + i for x in blocks for i in range(len(x.rows))]
+  if sure := [i for i, x in enumerate(rows) if not x[0].startswith('#')]:
+    rows, numbers = [rows[i] for i in sure], [numbers[i] for i in sure]
+  top, width = (numbers[0], rows[0]), len(rows[0])
   # Of two columns, the first may be a word that is a number, before its tag.
   numbered = width > 1 + (labelled is True) and _are_numbered(blocks)
   column = int(numbered) if word is None else word
   if tag is None:
     tag = 3 if numbered and width == 10 else -1  # CoNLL-U, or any other file
-    if numbered and width == 4 and schemes.parse({*_take(path, rows, top, 2)}):
+    if (
+      numbered
+      and width == 4
+      and schemes.parse({*_take(path, numbers, rows, top, 2)})
+    ):
       tag = 2  # GermEval 2014, whose last column has the inner entities
-  known = {*_take(path, rows, top, tag)}
+  known = {*_take(path, numbers, rows, top, tag)}
   if labelled is None:
     labelled = width > 1 + numbered and known != {'_'}
   sure_columns = labelled or numbered or word is not None or width == 1
   if not sure_columns and schemes.parse(known - {'_'}) is None:
-    _refuse_sentences(path, [' '.join(x) for _, x in rows])
+    _refuse_sentences(path, [' '.join(x) for x in rows])
 
   units: list[Sentence] = []
   left_out = 0
@@ -127,15 +133,20 @@ def read(
       kept = [
         i for i, x in enumerate(block.rows) if not _NO_WORD.fullmatch(x[0])
       ]
+      rows, numbers = (
+        [block.rows[i] for i in kept],
+        [block.line + i for i in kept],
+      )
     else:
       comments = _count_comments(block, lines, top, tag, known)
-      kept = list(range(comments, len(block.rows)))
-    left_out += len(block.rows) - len(kept)
-    if kept:
-      rows = [(block.line + i, block.rows[i]) for i in kept]
-      tags = _take(path, rows, top, tag, blank=False) if labelled else None
-      words = _take(path, rows, top, column)
-      units.append(Sentence(block.document, [x for x, _ in rows], words, tags))
+      rows = block.rows[comments:]
+      numbers = range(block.line + comments, block.line + len(block.rows))
+    left_out += len(block.rows) - len(rows)
+    if rows:
+      where = path, numbers, rows, top
+      tags = _take(*where, tag, blank=False) if labelled else None
+      words = _take(*where, column)
+      units.append(Sentence(block.document, numbers, words, tags))
   # Something has to say what belongs together.
   if units[0].document == units[-1].document:
     if not any(x.startswith(_START) for x in lines):
@@ -219,20 +230,21 @@ def _count_comments(block, lines, top, tag, known) -> int:
   return len(block.rows)
 
 
-def _take(path, rows, top, index, blank=True) -> list[str]:
-  """Returns a column of lines, (number, columns), that have as many as `top`."""
+def _take(path, numbers, rows, top, index, blank=True) -> list[str]:
+  """Returns a column of lines, all of which have as many as the line `top`."""
   width = len(top[1])
-  if -width <= index < width and {len(x) for _, x in rows} == {width}:
-    found = [x[index] for _, x in rows]
+  if -width <= index < width and {*map(len, rows)} == {width}:
+    found = [x[index] for x in rows]
     if blank or all(x.strip() for x in {*found}):
       return found
-  for number, columns in rows:
+  for number, columns in zip(numbers, rows, strict=True):
     count = errors.count(len(columns), 'column')
     if len(columns) != width:
       advice = 'give each word a line, and all lines equally many.'
       problem = f'has {count}, line {top[0]} has {width}; {advice}'
       raise errors.at_line(path, number, problem)
-    if not -width <= index < width or not columns[index].strip():
+    there = -width <= index < width and (blank or columns[index].strip())
+    if not there:
       advice = 'correct that line, or the number.'
       problem = f'has {count}, none with number {index}; {advice}'
       raise errors.at_line(path, number, problem)

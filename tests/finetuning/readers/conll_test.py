@@ -16,7 +16,7 @@ def test_words_and_tags_of_sentences(tmp_path):
   text = 'EU\tNNP\tB-ORG\r\nrejects\tVBZ\tO\r\n\r\nPeter\tNNP\tB-PER\r\n'
   first, second = read(tmp_path, text).units
   assert (first.words, first.tags) == (['EU', 'rejects'], ['B-ORG', 'O'])
-  assert (second.words, second.lines) == (['Peter'], [4])
+  assert (second.words, second.lines) == (['Peter'], range(4, 5))
 
 
 def test_the_columns_may_be_chosen(tmp_path):
@@ -158,6 +158,7 @@ def test_sentences_are_no_words(tmp_path, text):
   'text, message',
   [
     ('a O\nb\n', r'line 2 has 1 column, line 1 has 2'),
+    (' \tO\nb\n', r'line 2 has 1 column, line 1 has 2'),
     # Without counting, the word O would be tagged O.
     ('a O\nO\n', r'line 2 has 1 column, line 1 has 2'),
     ('a O\nNew York B-LOC\n', r'line 2 has 3 columns, line 1 has 2'),
