@@ -25,7 +25,10 @@ _SPLITS = {
 }
 # Extensions of files of tagged words, and of questions about passages.
 WORDS, QUESTIONS = ('.conll', '.txt'), ('.json',)
-_EXTENSIONS = tuple(dict.fromkeys((*table_files.READ, *WORDS, *QUESTIONS)))
+_OF_TAGS = '.conllu', '.bio', '.iob', '.iob2', '.bmes'  # as published
+_EXTENSIONS = tuple(
+  dict.fromkeys((*table_files.READ, *WORDS, *_OF_TAGS, *QUESTIONS))
+)
 
 
 @dataclasses.dataclass(frozen=True)
