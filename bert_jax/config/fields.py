@@ -132,7 +132,7 @@ FIELDS: dict[str, Field] = {
   'data.input': Field(
     'python-docs',
     'files, globs, folders, gs://…, tfds:NAME/CONFIG:SPLIT or python-docs, '
-    'separated by commas: text, WikiExtractor pages, MediaWiki dumps, .jsonl; '
+    'separated by commas: text, WikiExtractor pages, MediaWiki dumps, JSON; '
     'also .gz .bz2 .xz .zst',
     Text(may_be_empty=False),
     in_runs='for fine-tuning a folder, or train=FILE,dev=FILE,test=FILE',
@@ -147,8 +147,9 @@ FIELDS: dict[str, Field] = {
   'data.layout': Field(
     'paragraphs',
     'layout of plain text; paragraphs, sentences: one per line, blank lines '
-    'between documents; files: each file is a document',
-    Choice('paragraphs', 'sentences', 'files'),
+    'between documents; lines: each line is a document; files: each file is a '
+    'document of hard-wrapped lines, as is each text in JSON and TFDS',
+    Choice('paragraphs', 'sentences', 'lines', 'files'),
   ),
   'data.language': Field(
     'en',
@@ -157,7 +158,7 @@ FIELDS: dict[str, Field] = {
     _LANGUAGE,
   ),
   'data.field': Field(
-    'text', 'field of JSONL and TFDS with the text', Text(may_be_empty=False)
+    'text', 'field of JSON and TFDS with the text', Text(may_be_empty=False)
   ),
   'data.min_chars': Field(
     50,

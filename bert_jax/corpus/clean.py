@@ -4,8 +4,7 @@ Counters, by name:
   invalid_utf8: sequences of bytes (or lone surrogates) replaced by U+FFFD.
   control_characters: removed; the C0 controls but white space, and DEL.
 
-Other white space within a line, such as tabs and carriage returns, becomes
-spaces.
+Tabs become spaces.
 """
 
 import collections
@@ -13,12 +12,10 @@ import re
 from collections.abc import Mapping
 
 from bert_jax import errors
+from bert_jax.tokenization import basic_tokenizer
 
-_TO_SPACE = b'\t\x0b\x0c\r'
-_TABLE = bytes.maketrans(_TO_SPACE, b' ' * len(_TO_SPACE))
-_CONTROLS = bytes(
-  c for c in [*range(32), 127] if c not in _TO_SPACE and c != 10
-)
+_TABLE = bytes.maketrans(b'\t', b' ')
+_CONTROLS = bytes(c for c in [*range(32), 127] if c not in b'\t\n\v\f\r')
 _SURROGATES = re.compile('[\ud800-\udfff]')
 _REPLACEMENT = '\ufffd'
 
@@ -38,6 +35,36 @@ def decode(raw: bytes, counts: collections.Counter) -> str:
     return text
 
 
+def break_lines(text: str) -> list[str]:
+  """Returns the lines of a text, whatever ends them.
+
+  They end at a line feed, at a carriage return (of old Macs), both, or U+0085,
+  U+2028 or U+2029; and where a page or column ends (form feed, vertical tab).
+  Beside another end, the latter make no blank line.
+  """
+  lines = text.removesuffix('\n').split('\n')
+  if not has_rare_end(text):
+    return lines
+  if '\f' in text or '\v' in text:
+    lines = [line.strip('\v\f') for line in lines]
+  return '\n'.join(lines).splitlines() or ['']
+
+
+def has_rare_end(text: str) -> bool:
+  """Returns whether a line ends within a text, but not by a line feed."""
+  if text.isascii():
+    return '\r' in text or '\f' in text or '\v' in text
+  return any(end in text for end in '\r\f\v\x85\u2028\u2029')
+
+
+def is_blank(line: str) -> bool:
+  """Returns whether a line holds nothing that the tokenizer keeps."""
+  line = line.strip()
+  if not line or line[0].isalnum():
+    return not line
+  return not line.translate(basic_tokenizer.CLEANED).strip()
+
+
 def describe_invalid(count: int, files: Mapping[str, int]) -> str:
   """Returns a warning of text that is not UTF-8, of {path: how many} or {}."""
   where, path = '', 'FILE'
@@ -53,7 +80,7 @@ def describe_invalid(count: int, files: Mapping[str, int]) -> str:
 
 
 def clean(text: str, counts: collections.Counter) -> str:
-  """Cleans text that a parser returned; line feeds stay."""
+  """Cleans text that a parser returned; its ends of lines stay."""
   try:
     raw = text.encode()
   except UnicodeEncodeError:

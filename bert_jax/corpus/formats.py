@@ -9,19 +9,27 @@ import codecs
 import collections
 import html
 import itertools
-import json
 import re
 from collections.abc import Iterable, Iterator
 
-from bert_jax import errors
-from bert_jax.corpus import clean, text_files
+from bert_jax.corpus import clean
 from bert_jax.corpus.document import Document
 
 Lines = Iterable[tuple[int, bytes]]  # byte offset, line with its line feed
 
-_DOC = re.compile(rb'<doc id="([^"]*)".* title="(.*)">\s*$')
-_LONG = 500_000  # bytes; a line this long without a line feed was cut
-_LONGEST_JSON = 64 << 20  # bytes per line
+# A title may hold quotation marks. Some versions write attributes after it.
+_DOC = re.compile(
+  rb'<doc id="[^"]*"(?>.*? title=")(.*?)"'
+  rb'(?: (?:language|revision|\w+ed|dbindex)="[^"]*")*>\s*$'
+)
+_TITLE = re.compile(rb' = ((?!= ).+) = \s*$')  # in WikiText
+_JOINT = re.compile(rb' @([-.,])@ ')
+_MARKS = '##', 'Section::::', 'BULLET::::'
+_MARKUP = re.compile(
+  r'</?(?:a(?: href="[^"<>]*")?|h\d|[uo]l|li)>'
+  r'|^(?:##+ |(?:Section|BULLET)::::(?:[-*#:;]+ )?)'
+)
+_LONG = 500_000  # bytes; a line this long without an end was cut
 _LONGEST_DOCUMENT = 4 << 20  # characters; longer ones are cut at a line's end
 
 
@@ -30,51 +38,70 @@ def is_wiki(head: bytes) -> bool:
   return bool(_DOC.match(_first_line(head)))
 
 
-def is_jsonl(path: str, head: bytes, field: str) -> bool:
-  """Returns whether a file has lines of JSON, by its extension or beginning.
-
-  WikiExtractor writes such files without an extension; they begin with an
-  object with a string `field`. Of a line that is longer than `head`, the
-  beginning decides.
-  """
-  if text_files.get_extension(path) == '.jsonl':
-    return True
-  line = _first_line(head)
-  try:
-    found = json.loads(line.decode('utf-8', 'surrogateescape'))
-  except (ValueError, RecursionError):
-    string = rb'\{ *(".*, *)?"%b" *: *"' % re.escape(field.encode())
-    return head.endswith(line) and bool(re.match(string, line))
-  return isinstance(found, dict) and isinstance(found.get(field), str)
+def is_wikitext(head: bytes) -> bool:
+  """Returns whether a file that begins with `head` is a set of WikiText."""
+  return bool(_TITLE.match(_first_line(head)))
 
 
 def _first_line(head):
   # Leading blank lines have no meaning in any of the formats.
-  lines = head.removeprefix(codecs.BOM_UTF8).split(b'\n')
-  return next((x for x in lines if x.strip()), b'')
+  found = re.search(rb'.*[^\s\xef\xbb\xbf].*', head)
+  return found[0].removeprefix(codecs.BOM_UTF8) if found else b''
 
 
 def decode_lines(
   lines: Lines, start: int, counts: collections.Counter
 ) -> Iterator[tuple[int, str]]:
-  """Yields the cleaned lines (`clean`) that a byte range owns.
+  """Yields the cleaned lines (`clean`) that a byte range owns, '' if blank.
 
   If the range starts within a file, the lines before its first blank line
   belong to the range before it. A part of a long line never counts as blank.
+  Lines without a line feed between them have the offset of the first.
   """
   owned, whole = not start, True
+  begin = -1  # of lines that go on, without a line feed
   for offset, raw in lines:
     text = clean.decode(raw, counts if owned else collections.Counter())
-    is_blank = not text.strip()
-    ends = raw.endswith(b'\n') or len(raw) < _LONG
-    separates, whole = is_blank and whole and ends, ends
-    if separates:
-      owned = True
-    if owned:
-      if not ends:
-        counts['long_lines_cut'] += 1
-      if separates or not is_blank:
-        yield offset, text
+    line, ends = text.strip(), raw.endswith(b'\n')
+    if begin < 0 and ends and not clean.has_rare_end(line):  # nearly all
+      if not line[:1].isalnum() and clean.is_blank(line):
+        owned = True
+        yield offset, ''
+      elif owned:
+        yield offset, line
+      continue
+    begin = offset if begin < 0 else begin
+    is_cut = len(raw) >= _LONG and not raw.endswith((b'\n', b'\r'))
+    if owned and is_cut:
+      counts['long_lines_cut'] += 1
+    parts = clean.break_lines(text)
+    for k, line in enumerate(parts, 1):
+      if not clean.is_blank(line):
+        if owned:
+          yield begin, line.strip()
+      elif (whole or k > 1) and not (is_cut and k == len(parts)):
+        owned = True
+        yield begin, ''
+    whole = not is_cut
+    begin = -1 if ends else begin
+
+
+def read_each_line(
+  lines: Lines, stop: int, counts: collections.Counter
+) -> Iterator[Document]:
+  """Yields a document per line that begins before `stop` and is not blank."""
+
+  def take():
+    is_new = True
+    for offset, raw in lines:
+      if is_new and offset >= stop:
+        return
+      yield offset, raw
+      is_new = raw.endswith(b'\n')
+
+  for _, line in decode_lines(take(), 0, counts):
+    if line:
+      yield Document([line])
 
 
 def read_blocks(
@@ -87,7 +114,6 @@ def read_blocks(
   block: list[str] = []
   size = 0
   for offset, line in lines:
-    line = line.strip()
     if block and (not line or size > _LONGEST_DOCUMENT):
       if line:
         counts['long_documents_cut'] += 1
@@ -152,10 +178,10 @@ def read_wiki_pages(
         if offset >= stop:
           return
         inside = True
-        title = html.unescape(clean.decode(begin[2], counts))
+        title = html.unescape(clean.decode(begin[1], counts))
     elif inside:
-      text = html.unescape(clean.decode(raw, counts))
-      for line in split_lines(text, counts):
+      text = clean.decode(raw, counts)
+      for line in split_wiki_lines(text, counts):
         if line == title:
           title = None  # the page begins by repeating its title
         else:
@@ -164,54 +190,50 @@ def read_wiki_pages(
     yield Document(page)  # the file ends within a page
 
 
-def read_jsonl(
-  path: str, lines: Lines, stop: int, field: str, counts: collections.Counter
-) -> Iterator[Document]:
-  """Yields a document per line: a JSON object whose `field` holds the text.
+def split_wiki_lines(text: str, counts: collections.Counter) -> list[str]:
+  """Returns the lines of WikiExtractor's text without entities and markup.
 
-  It is empty for JSON's null.
+  It writes markup where it is asked for links, headings or lists.
   """
-  parts: list[bytes] = []
-  begin = size = 0
+  if '&' in text:
+    text = clean.clean(html.unescape(text), counts)
+  return [
+    _MARKUP.sub('', line) if '<' in line or line.startswith(_MARKS) else line
+    for line in split_lines(text)
+  ]
+
+
+def separate_articles(lines: Lines) -> Lines:
+  """Yields the lines of WikiText with a blank one for each title, ' = Title = '.
+
+  Other headings and blank lines are left out. In compounds and numbers, its
+  tokens are ' @-@ ', ' @.@ ' and ' @,@ '.
+  """
   for offset, raw in lines:
-    if not parts:
-      begin = offset
-      if offset >= stop:
-        return
-    size += len(raw)
-    if size <= _LONGEST_JSON:
-      parts.append(raw)
-    if raw.endswith(b'\n'):
-      yield from _json_line(path, begin, parts, size, field, counts)
-      parts, size = [], 0
-  if parts:
-    yield from _json_line(path, begin, parts, size, field, counts)
+    if _TITLE.match(raw):
+      yield offset, b'\n'
+    elif raw.strip() and not raw.startswith(b' = = '):
+      yield offset, _JOINT.sub(rb'\1', raw)
 
 
-def _json_line(path, offset, parts, size, field, counts):
-  if size > _LONGEST_JSON:
-    counts['long_lines_dropped'] += 1
+def make_documents(
+  text: str, layout: str, counts: collections.Counter
+) -> Iterator[Document]:
+  """Yields the document in a field of cleaned text, which may be empty.
+
+  In layout 'files', its lines are hard-wrapped.
+  """
+  if layout != 'files':
+    yield Document(split_lines(text))
     return
-  line = b''.join(parts).removeprefix(b'\xef\xbb\xbf')
-  if not line.strip():
-    return
-  try:
-    text = json.loads(line.decode('utf-8', 'surrogateescape'))[field]
-    if not isinstance(text, str | None):
-      raise TypeError
-  except (ValueError, KeyError, TypeError, RecursionError):
-    raise errors.UserError(
-      f'{path}, the line at byte {offset}, is not a JSON object with a string '
-      f'{field!r}: {line[:60]!r}; give one such object per line, or name the '
-      'field of the text by data.field.'
-    ) from None
-  yield Document(split_lines(text or '', counts))
+  lines = ('' if clean.is_blank(x) else x for x in clean.break_lines(text))
+  yield from list(read_whole_file(lines, counts)) or [Document([])]
 
 
-def split_lines(text: str, counts: collections.Counter) -> list[str]:
+def split_lines(text: str) -> list[str]:
   """Returns the lines of a text that are not blank."""
-  found = map(str.strip, clean.clean(text, counts).split('\n'))
-  return [line for line in found if line]
+  lines = map(str.strip, clean.break_lines(text))
+  return [x for x in lines if x[:1].isalnum() or not clean.is_blank(x)]
 
 
 # How far down the name is searched for, and how long a header may be; the

@@ -10,6 +10,7 @@ from bert_jax import errors
 from bert_jax.corpus import wikitext
 from bert_jax.corpus.document import Document
 
+_BEGINNING = 4096  # bytes, to the first tag
 _MEDIA, _FILE, _CATEGORY = '-2', '6', '14'  # namespaces that are not text
 
 _REDIRECT = re.compile(r'\s*#\w+\s*:?\s*\[\[')
@@ -18,7 +19,8 @@ _REDIRECT = re.compile(r'\s*#\w+\s*:?\s*\[\[')
 def is_dump(head: bytes) -> bool:
   """Returns whether a file that begins with `head` is a MediaWiki dump."""
   # Without byte order marks, and the zeros between the letters in UTF-16.
-  text = re.sub(rb'^(\xef\xbb\xbf|\xff\xfe|\xfe\xff)|\0', b'', head)
+  begin = head[:_BEGINNING]
+  text = re.sub(rb'^(\xef\xbb\xbf|\xff\xfe|\xfe\xff)|\0', b'', begin)
   return bool(re.match(rb'\s*(?:<\?xml[^<>]*\?>\s*)?<mediawiki\b', text))
 
 

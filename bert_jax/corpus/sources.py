@@ -2,17 +2,26 @@
 
 An input is a path, a glob, a folder (all files below it) or a URL such as
 gs://BUCKET/*.gz; `tfds:NAME/CONFIG:SPLIT`; or `python-docs` (see `prose`).
-WikiExtractor pages, MediaWiki dumps and lines of JSON are recognised; any other
-file is plain UTF-8 text in the layout that is given.
+`file_kinds` says what a file is; plain UTF-8 text has the layout that is given.
 """
 
 import codecs
 import collections
 import dataclasses
+import functools
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from bert_jax.corpus import formats, mediawiki, prose, text_files, tfds_text
+from bert_jax.corpus import (
+  file_kinds,
+  formats,
+  json_text,
+  mediawiki,
+  prose,
+  text_files,
+  tfds_text,
+)
 from bert_jax.corpus.document import Document, fold
 
 PYTHON_DOCS = 'python-docs'
@@ -57,9 +66,10 @@ def plan(inputs: Sequence[str], layout: str, field: str) -> list[Piece]:
   Args:
     layout: how plain text is laid out. 'paragraphs': blank lines separate
       documents, each line is a paragraph. 'sentences': the same, but each line
-      is a sentence. 'files': each file is a document of hard-wrapped lines, and
-      blank lines separate its paragraphs.
-    field: name of the field that holds the text, in JSONL and TFDS.
+      is a sentence. 'lines': each line is a document. 'files': each file, and
+      each text in JSON and TFDS, is a document of hard-wrapped lines, and blank
+      lines separate its paragraphs.
+    field: name of the field that holds the text, in JSON and TFDS.
   """
   wholes = [_wholes(given, field) for given in inputs]
   total = sum(r.size for found in wholes for r in found)
@@ -68,9 +78,7 @@ def plan(inputs: Sequence[str], layout: str, field: str) -> list[Piece]:
   for source, found in enumerate(wholes):
     is_dataset = inputs[source].startswith(tfds_text.PREFIX)
     most = _EXAMPLES if is_dataset else room
-    ranges = [
-      part for whole in found for part in _cut(whole, layout, field, most)
-    ]
+    ranges = [part for whole in found for part in _cut(whole, layout, most)]
     pieces += [Piece(source, tuple(x)) for x in _group(ranges, most)]
   return pieces
 
@@ -95,7 +103,7 @@ def read_documents(
       found = prose.read_documents()
     elif part.path.startswith(tfds_text.PREFIX):
       found = tfds_text.read_documents(
-        part.path, field, part.start, part.stop, counts
+        part.path, field, layout, part.start, part.stop, counts
       )
     else:
       found = _file(part, layout, field, counts, invalid)
@@ -112,10 +120,14 @@ def estimate_bytes(pieces: Sequence[Piece]) -> int:
   def estimate(part: Range) -> int:
     if part.path.startswith(tfds_text.PREFIX):
       return (part.stop - part.start) * _EXAMPLE_BYTES
-    factor = _COMPRESSION if text_files.is_compressed(part.path) else 1
-    return (part.stop - part.start) * factor
+    return (part.stop - part.start) * _find_factor(part.path)
 
   return sum(estimate(part) for piece in pieces for part in piece.ranges)
+
+
+def _find_factor(path: str) -> int:
+  """Returns the bytes of text per byte, about; by the name, to open no file."""
+  return _COMPRESSION if text_files.has_compressed_name(path) else 1
 
 
 def is_file(path: str) -> bool:
@@ -138,9 +150,9 @@ def _wholes(given: str, field: str) -> list[Range]:
   return [Range(path, 0, size, size) for path, size in sizes.items()]
 
 
-def _cut(whole: Range, layout: str, field: str, most: int) -> list[Range]:
+def _cut(whole: Range, layout: str, most: int) -> list[Range]:
   """Cuts a file (by bytes) or a dataset (by examples), if it is divisible."""
-  if whole.size <= most or not _is_divisible(whole.path, layout, field):
+  if whole.size <= most or not _is_divisible(whole.path, layout):
     return [whole]
   return [
     dataclasses.replace(whole, start=k, stop=min(k + most, whole.size))
@@ -148,17 +160,17 @@ def _cut(whole: Range, layout: str, field: str, most: int) -> list[Range]:
   ]
 
 
-def _is_divisible(path: str, layout: str, field: str) -> bool:
+def _is_divisible(path: str, layout: str) -> bool:
   if path.startswith(tfds_text.PREFIX):
     return True
   if text_files.is_compressed(path):
     return False
   head = text_files.read_head(path)
-  if formats.is_jsonl(path, head, field):
-    return True
-  if mediawiki.is_dump(head):
-    return False
-  return layout != 'files' or formats.is_wiki(head)
+  kind = file_kinds.recognise(path, head)
+  if kind == file_kinds.TEXT:
+    # Of lines without line feeds, one range would be all.
+    return layout != 'files' and b'\n' in head
+  return kind not in (file_kinds.DUMP, file_kinds.JSON)
 
 
 def _group(ranges: Sequence[Range], most: int) -> Iterator[list[Range]]:
@@ -178,7 +190,7 @@ def _group(ranges: Sequence[Range], most: int) -> Iterator[list[Range]]:
 
 
 def _file(part: Range, layout, field, counts, invalid) -> Iterator[Document]:
-  before = counts['invalid_utf8']
+  before, bad = counts['invalid_utf8'], _count_bad(counts)
   head = text_files.read_head(part.path)
   try:
     with text_files.open_text(part.path) as file:
@@ -186,6 +198,12 @@ def _file(part: Range, layout, field, counts, invalid) -> Iterator[Document]:
       yield from _until_damage(documents, part.path, counts)
   finally:
     invalid[part.path] += counts['invalid_utf8'] - before
+  size = (part.stop - part.start) * _find_factor(part.path)
+  file_kinds.refuse_bad_bytes(part.path, _count_bad(counts) - bad, size, head)
+
+
+def _count_bad(counts: collections.Counter) -> int:
+  return counts['invalid_utf8'] + counts['control_characters']
 
 
 def _until_damage(found: Iterable, path: str, counts: collections.Counter):
@@ -208,17 +226,29 @@ def _read(file, head, part: Range, layout, field, counts):
   """Returns the documents of an open file, whose `head` shows its format."""
   # Offsets count decompressed bytes; compressed files are never cut.
   stop = sys.maxsize if part.is_whole else part.stop
-  if mediawiki.is_dump(head):
+  kind = file_kinds.recognise(part.path, head)
+  if kind == file_kinds.DUMP:
     return mediawiki.read_documents(file, counts)
-  text_files.refuse_utf16(part.path, head)
-  text_files.refuse_tar(part.path, head)
+  make = functools.partial(
+    json_text.make_documents,
+    path=part.path,
+    field=field,
+    layout=layout,
+    counts=counts,
+  )
+  if kind == file_kinds.JSON:
+    return json_text.read_objects(file, make)
   lines = _without_mark(text_files.read_lines(file, part.start))
-  if formats.is_jsonl(part.path, head, field):
-    return formats.read_jsonl(part.path, lines, stop, field, counts)
+  if kind == file_kinds.LINES:
+    return json_text.read_lines(lines, stop, make, counts)
   # A document that the damage cuts is used, unlike an object of JSON.
   lines = _until_damage(lines, part.path, counts)
-  if formats.is_wiki(head):
+  if kind == file_kinds.PAGES:
     return formats.read_wiki_pages(lines, stop, counts)
+  if kind == file_kinds.WIKITEXT:
+    lines, layout = formats.separate_articles(lines), 'paragraphs'
+  if kind == file_kinds.TEXT and layout == 'lines':
+    return formats.read_each_line(lines, stop, counts)
   texts = formats.decode_lines(lines, part.start, counts)
   if part.is_whole:
     texts = (
@@ -231,5 +261,7 @@ def _read(file, head, part: Range, layout, field, counts):
 
 def _without_mark(lines: formats.Lines) -> formats.Lines:
   """Removes a byte order mark from the beginning of a file."""
-  for offset, raw in lines:
+  lines = iter(lines)
+  for offset, raw in itertools.islice(lines, 1):
     yield offset, raw if offset else raw.removeprefix(codecs.BOM_UTF8)
+  yield from lines

@@ -11,9 +11,10 @@ import hashlib
 import io
 import lzma
 import os
+import re
 import shlex
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from bert_jax import errors
@@ -57,8 +58,14 @@ def get_extension(path: str) -> str:
   return os.path.splitext(_uncompressed_name(path))[1].lower()
 
 
-def is_compressed(path: str) -> bool:
+def has_compressed_name(path: str) -> bool:
   return _uncompressed_name(path) != path
+
+
+def is_compressed(path: str) -> bool:
+  """Returns whether a file is compressed, by its first bytes."""
+  with _open_raw(path) as raw:
+    return _find_decompressor(raw) is not None
 
 
 def compute_sha256(path: str) -> str:
@@ -78,10 +85,9 @@ def open_text(path: str) -> Iterator[BinaryIO]:
     errors.UserError: if it cannot be opened; also from the body, if the disk or
       the bucket fails. Reads of a damaged archive raise one of DAMAGED.
   """
-  decompress = _DECOMPRESS.get(os.path.splitext(path)[1].lower())
   with _open_raw(path) as raw:
     try:
-      if decompress:
+      if decompress := _find_decompressor(raw):
         yield io.BufferedReader(_Parts(decompress(raw)), _HEAD)
       else:
         yield raw
@@ -115,20 +121,17 @@ def read_head(path: str) -> bytes:
 
 
 def refuse_utf16(path: str, head: bytes):
-  """Raises errors.UserError if a file begins like UTF-16."""
-  if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-    raise errors.UserError(
-      f'{path} is UTF-16; convert it, for example with: '
-      f'iconv -f UTF-16 -t UTF-8 {shlex.quote(path)}'
-    )
-
-
-def refuse_tar(path: str, head: bytes):
-  """Raises errors.UserError if a file begins like a tar archive."""
-  if head[257:263] in (b'ustar\0', b'ustar '):
-    raise errors.UserError(
-      f'{path} is a tar archive; unpack it, and name the files in it.'
-    )
+  """Raises errors.UserError if a file has a mark of UTF-16 or UTF-32."""
+  wide = head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE))
+  if not wide and not head.startswith(
+    (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+  ):
+    return
+  name = 'UTF-32' if wide else 'UTF-16'
+  raise errors.UserError(
+    f'{path} is {name}; convert it, for example with: '
+    f'iconv -f {name} -t UTF-8 {shlex.quote(path)}'
+  )
 
 
 def read_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
@@ -136,8 +139,8 @@ def read_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
 
   The first line is the first that begins at or after byte `start`.
 
-  A line of more than a megabyte comes in parts, cut at a space or between two
-  characters, to bound the memory.
+  Lines end at line feeds. One of more than a megabyte comes in parts, cut after
+  another end of line, at a space or between two characters, to bound the memory.
   """
   offset = start
   if start:
@@ -161,10 +164,11 @@ def read_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
 
 
 def _cut(line: bytes) -> int:
-  """Returns where to cut a long line: after a space, or between characters."""
-  space = line.rfind(b' ', len(line) // 2) + 1
-  if space:
-    return space
+  """Returns where to cut a long line: where one of old Macs ends, or a word."""
+  for end in (b'\r', b' '):
+    # Not at its last byte, since a line feed may follow.
+    if cut := line.rfind(end, len(line) // 2, len(line) - 1) + 1:
+      return cut
   cut = len(line)
   while cut > len(line) - 4 and line[cut - 1] & 0xC0 == 0x80:
     cut -= 1  # continuation bytes
@@ -218,12 +222,21 @@ def _decompress_zstd(raw: BinaryIO) -> Iterator[bytes]:
     raise EOFError('the file ends within a frame')
 
 
+# {extension: (first bytes, how to decompress)}
 _DECOMPRESS = {
-  '.gz': lambda raw: _read_parts(gzip.open(raw)),
-  '.bz2': lambda raw: _read_parts(bz2.open(raw)),
-  '.xz': lambda raw: _read_parts(lzma.open(raw)),
-  '.zst': _decompress_zstd,
+  '.gz': (rb'\x1f\x8b\x08', lambda raw: _read_parts(gzip.open(raw))),
+  '.bz2': (rb'BZh[1-9][1\x17]', lambda raw: _read_parts(bz2.open(raw))),
+  '.xz': (rb'\xfd7zXZ\0', lambda raw: _read_parts(lzma.open(raw))),
+  '.zst': (rb'\x28\xb5\x2f\xfd', _decompress_zstd),
 }
+
+
+def _find_decompressor(raw: BinaryIO) -> Callable | None:
+  """Returns what decompresses an open file, by its first bytes."""
+  begin = raw.read(6)
+  raw.seek(0)
+  found = (run for magic, run in _DECOMPRESS.values() if re.match(magic, begin))
+  return next(found, None)
 
 
 def _open_raw(path: str) -> BinaryIO:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from bert_jax import errors
-from bert_jax.corpus import formats
+from bert_jax.corpus import clean, formats
 from bert_jax.corpus.document import Document
 
 PREFIX = 'tfds:'
@@ -18,7 +18,12 @@ _INPUT = re.compile(r'tfds:(\S+):([A-Za-z]\w*(?:\[[^\]]*\])?)')
 
 
 def read_documents(
-  given: str, field: str, start: int, stop: int, counts: collections.Counter
+  given: str,
+  field: str,
+  layout: str,
+  start: int,
+  stop: int,
+  counts: collections.Counter,
 ) -> Iterator[Document]:
   """Yields the documents of examples `start` to `stop`."""
   source = open_split(given, field)
@@ -31,7 +36,8 @@ def read_documents(
         f'feature {field!r} of input {given!r} holds {type(text).__name__}, not '
         'text; name one that holds text.'
       )
-    yield Document(formats.split_lines(text, counts))
+    text = clean.clean(text, counts)
+    yield from formats.make_documents(text, layout, counts)
 
 
 @functools.lru_cache(1)

@@ -1,11 +1,10 @@
 import collections
 import io
 import itertools
-import json
+import time
 
 import pytest
 
-from bert_jax import errors
 from bert_jax.corpus import formats, text_files
 
 
@@ -30,11 +29,13 @@ def _pages(lines, start, stop):
   return formats.read_wiki_pages(lines, stop, collections.Counter())
 
 
-def _jsonl(lines, start, stop):
+def _articles(lines, start, stop):
+  return _blocks(formats.separate_articles(lines), start, stop)
+
+
+def _each_line(lines, start, stop):
   del start
-  return formats.read_jsonl(
-    'x.jsonl', lines, stop, 'text', collections.Counter()
-  )
+  return formats.read_each_line(lines, stop, collections.Counter())
 
 
 _TEXT = b'\n\nOne.\nTwo.\n \n\t\nThree.\r\n\r\n\r\nFour.\nFive.\n\0\x01\nSix.'
@@ -44,7 +45,10 @@ _PAGES = (
   b'<doc id="13" url="https://x?curid=13" title="Owls">\nOwls\n</doc>\n'
   b'<doc id="14" url="https://x?curid=14" title="Mice">\nMice\n\nHide.\n'
 )
-_JSONL = b'{"text": "One.\\nTwo."}\n\n{"text": null}\n{"text": "Three."}'
+_ARTICLES = (
+  b' \n = Cats = \n \n They fight 2 @.@ 5 foes . \n They hide . \n \n'
+  b' = = Food = = \n \n Well @-@ fed . \n \n = Owls = \n \n They fly . \n'
+)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +60,12 @@ _JSONL = b'{"text": "One.\\nTwo."}\n\n{"text": null}\n{"text": "Three."}'
       [['One.', 'Two.'], ['Three.'], ['Four.', 'Five.'], ['Six.']],
     ),
     (_pages, _PAGES, [['They fight.', 'Cats & "Dogs"'], [], ['Hide.']]),
-    (_jsonl, _JSONL, [['One.', 'Two.'], [], ['Three.']]),
+    (
+      _articles,
+      _ARTICLES,
+      [['They fight 2.5 foes .', 'They hide .', 'Well-fed .'], ['They fly .']],
+    ),
+    (_each_line, b'One.\nTwo.\n\n \nThree.', [['One.'], ['Two.'], ['Three.']]),
   ],
 )
 def test_every_document_comes_once_however_a_file_is_cut(read, raw, expected):
@@ -109,37 +118,72 @@ def test_documents_too_long_for_memory_are_cut_and_counted():
     assert counts == {'long_documents_cut': len(sizes) - 1}, sizes
 
 
+# Every end of a line that people have, and blank lines that hold something.
 @pytest.mark.parametrize(
-  'line', ['{"body": "x"}', '[1]', '{"text": 1}', '{', '[' * 200_000]
+  'end', ['\r', '\r\n', '\n', '\x85', '\u2028', '\u2029']
 )
-def test_bad_jsonl_is_named_by_its_place(line):
-  raw = b'{"text": "One."}\n' + line.encode()
-  with pytest.raises(
-    errors.UserError, match='x.jsonl, the line at byte 17, is'
-  ):
-    _in_ranges(_jsonl, raw, 1 << 20)
+@pytest.mark.parametrize(
+  'blank', ['', ' ', '\u200b', '\ufeff', '\u00ad', '\ufffd']
+)
+def test_lines_end_and_separate_documents_whatever_they_hold(end, blank):
+  raw = end.join(
+    ['Öne.', 'Two.', blank, 'Three.', '"', blank, 'Four.', '']
+  ).encode()
+  expected = [['Öne.', 'Two.'], ['Three.', '"'], ['Four.']]
+  for step in range(1, len(raw) + 1):
+    assert _in_ranges(_blocks, raw, step) == expected, step
 
 
-def test_json_that_spells_surrogates_and_controls_is_cleaned_and_counted():
-  raw = b'{"text": "a\\ud800b\\u0000\xe9"}\n'
-  counts = collections.Counter()
-  found = formats.read_jsonl(
-    'x', text_files.read_lines(io.BytesIO(raw)), len(raw), 'text', counts
+def test_pages_end_lines_but_separate_nothing():
+  raw = b'One.\fTwo.\n\fThree.\f\nFour.\n\f\nFive.\vSix.'
+  assert _in_ranges(_blocks, raw, len(raw)) == [
+    ['One.', 'Two.', 'Three.', 'Four.'],
+    ['Five.', 'Six.'],
+  ]
+
+
+def test_a_file_of_an_old_mac_is_read_in_parts_between_its_lines():
+  documents = [[f'Line {k}.'] * 9000 for k in range(30)]  # 2.9 MB
+  raw = '\r\r'.join('\r'.join(d) for d in documents).encode()
+  assert _in_ranges(_blocks, raw, 1_000_000) == documents
+
+
+@pytest.mark.parametrize(
+  'line, plain',
+  [
+    ('A <a href="Big%20cat">big cat</a> &lt;3', 'A big cat <3'),
+    ('See &lt;a href="Owl"&gt;owls&lt;/a&gt;', 'See owls'),
+    ('## History', 'History'),
+    ('Section::::Food.', 'Food.'),
+    ('BULLET::::- Mice', 'Mice'),
+    ('<h2>Food</h2>', 'Food'),
+    ('#1 of C++::x < 3', '#1 of C++::x < 3'),
+  ],
+)
+def test_markup_of_wikiextractor_is_left_out(line, plain):
+  raw = f'<doc id="1" title="A">\nA\n\n{line}\n</doc>\n'.encode()
+  assert _in_ranges(_pages, raw, len(raw)) == [[plain]]
+
+
+@pytest.mark.parametrize(
+  'attributes',
+  ['', ' language="en" revision="12"', ' nonfiltered="1" processed="1"'],
+)
+def test_pages_may_have_attributes_after_the_title(attributes):
+  line = (
+    f'<doc id="1" url="x" title="The "A" title="b">c"{attributes}>\n'.encode()
   )
-  assert [d.paragraphs for d in found] == [['a\ufffdb\ufffd']]
-  assert counts == {'invalid_utf8': 2, 'control_characters': 1}
+  assert formats.is_wiki(line)
+  assert _in_ranges(_pages, line + b'The "A" title="b">c\nOne.\n', 99) == [
+    ['One.']
+  ]
 
 
-def test_long_json_lines_are_read_and_too_long_ones_dropped(monkeypatch):
-  text = 'word ' * 500_000
-  raw = json.dumps({'text': text}).encode() + b'\n' + _JSONL
-  lines = list(text_files.read_lines(io.BytesIO(raw)))
-  counts = collections.Counter()
-  found = list(formats.read_jsonl('x', lines, len(raw), 'text', counts))
-  assert found[0].paragraphs == [text.strip()] and len(found) == 4
-  monkeypatch.setattr(formats, '_LONGEST_JSON', 1 << 20)
-  found = list(formats.read_jsonl('x', lines, len(raw), 'text', counts))
-  assert len(found) == 3 and counts == {'long_lines_dropped': 1}
+def test_the_time_for_a_line_that_is_nearly_a_page_is_linear():
+  line = b'<doc id="1" title="' + b' title="' * 10_000 + b'\n'
+  begin = time.process_time()
+  assert not formats.is_wiki(line)
+  assert time.process_time() - begin < 1  # it took 9 s
 
 
 _BOOK = ['', 'CHAPTER I', '', 'It was a dark night.', '']

@@ -110,11 +110,11 @@ def test_text_that_is_not_utf8_is_warned_of_also_when_it_is_prepared(
 ):
   text = pathlib.Path(write_corpus(tmp_path / 'good.txt')).read_text()
   bad = tmp_path / 'bad.txt'
-  bad.write_bytes(text[:5000].replace('o', 'ó').encode('latin-1'))
-  write_vocab(tmp_path / 'vocab.txt', *LETTERS, 'ó')
+  bad.write_bytes(text[:5000].replace('y', 'ý').encode('latin-1'))
+  write_vocab(tmp_path / 'vocab.txt', *LETTERS, 'ý')
   # In several ranges, each of them a job.
   monkeypatch.setattr(sources, '_SMALLEST', 2000)
-  count = text[:5000].count('o')
+  count = text[:5000].count('y')
   given = [
     f'--input={tmp_path}/*d.txt',
     '--layout=sentences',
