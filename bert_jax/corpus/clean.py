@@ -58,9 +58,9 @@ def has_rare_end(text: str) -> bool:
 
 
 def is_blank(line: str) -> bool:
-  """Returns whether a line holds nothing that the tokenizer keeps."""
+  """Returns whether a cleaned line holds nothing that the tokenizer keeps."""
   line = line.strip()
-  if not line or line[0].isalnum():
+  if not line or line[0].isascii():  # nearly all
     return not line
   return not line.translate(basic_tokenizer.CLEANED).strip()
 

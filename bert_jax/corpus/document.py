@@ -11,6 +11,16 @@ from bert_jax.tokenization import basic_tokenizer
 _LETTER = r'[\u0e00-\u109f\u1780-\u17ff\u19e0-\u19ff\ua9e0-\ua9ff\uaa60-\uaa7f]'
 _WORD_END = re.compile(rf'(?<={_LETTER})\u200b|\u200b(?={_LETTER})')
 
+_WINDOW = 1 << 15  # characters; sentencex's time may grow with their square
+# Marks that can only begin or only end a quotation; others, such as between
+# ideographs, can do either.
+_OPENS = r'"(?<![^\s(\[{—–-]")(?![\s.,;:!?)\]}—–-]|$)'
+_CLOSES = r'"(?<=[^\s(\[{]")(?=[\s.,;:!?)\]}—–-]|$)'
+_OPENING, _CLOSING = re.compile(_OPENS), re.compile(_CLOSES)
+_PAIRED = re.compile(
+  rf'[^"]*+(?:(?!{_CLOSES})"[^"]*+(?!{_OPENS})"[^"]*+)*+(?:(?!{_CLOSES})"[^"]*+)?'
+)
+
 
 class Document(NamedTuple):
   """A contiguous text, such as an article or a chapter."""
@@ -48,6 +58,42 @@ def split(document: Document, language: str) -> list[str]:
     return document.paragraphs
   out = []
   for paragraph in document.paragraphs:
-    found = map(str.strip, sentencex.segment(language, paragraph))
+    found = map(str.strip, _segment(paragraph, language))
     out += [sentence for sentence in found if sentence]
   return out
+
+
+def _segment(text: str, language: str) -> list[str]:
+  """Returns the sentences of a text, found in windows, in linear time."""
+  is_paired = '"' not in text or _PAIRED.fullmatch(text)
+  if is_paired and len(text) <= _WINDOW:
+    return sentencex.segment(language, text) if text else []
+  marked = text if is_paired else _hide_strays(text)
+  sentences, end = [], 0
+  while end < len(text):
+    window = marked[end : end + _WINDOW]
+    found = sentencex.segment(language, window)
+    if end + len(window) < len(text):
+      # The last one may go on; if it is the only one, it is cut at a space.
+      found = found[:-1] or [window[: window.rfind(' ') + 1 or None]]
+    for sentence in found:
+      end += len(sentence)
+      sentences.append(text[end - len(sentence) : end])
+  return sentences
+
+
+def _hide_strays(text: str) -> str:
+  """Replaces quotation marks that begin or end nothing by ones without a pair.
+
+  All between a mark of inches and the next mark would be one sentence.
+  """
+  chars, opened = list(text), -1
+  for at in (mark.start() for mark in re.finditer('"', text)):
+    may_open = opened < 0 and not _CLOSING.match(text, at)
+    opens = may_open or bool(_OPENING.match(text, at))
+    if opens and opened >= 0:
+      chars[opened] = '″'
+    elif not opens and opened < 0:
+      chars[at] = '”'
+    opened = at if opens else -1
+  return ''.join(chars)

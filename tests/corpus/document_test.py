@@ -1,4 +1,7 @@
+import time
+
 import pytest
+import sentencex
 
 from bert_jax.corpus.document import Document, fold, split
 from bert_jax.tokenization import basic_tokenizer
@@ -74,3 +77,31 @@ def test_sentences_are_left_alone():
 def test_sentences_end_as_in_the_language(language, sentences):
   text = ('' if language == 'ja' else ' ').join(sentences)
   assert split(Document([text]), language) == sentences
+
+
+@pytest.mark.parametrize(
+  'text, sentences',
+  [
+    (
+      '5" of it. We left. She said "No. Never." He went. "Once. "Twice."',
+      ['5" of it.', 'We left.', 'She said "No. Never."', 'He went.', '"Once.']
+      + ['"Twice."'],
+    ),
+    ('"I came." "He did. Yes," I said. Go.', None),
+    ('他说"你好。再见。"然后走了。他来了。', None),
+  ],
+)
+def test_a_stray_quotation_mark_glues_no_sentences(text, sentences):
+  expected = sentences or list(map(str.strip, sentencex.segment('en', text)))
+  assert split(Document([text]), 'en') == expected
+
+
+@pytest.mark.parametrize('text', ['“a. ', '"(a. “b. ', '😀.', 'a', '" a" b. '])
+def test_long_text_is_split_whole_in_linear_time(text):
+  size = 400_000
+  begin = time.process_time()
+  found = split(Document([text * (size // len(text))]), 'en')
+  assert time.process_time() - begin < 4  # the first took 13 s
+  assert ''.join(''.join(found).split()) == ''.join(
+    (text * (size // len(text))).split()
+  )
