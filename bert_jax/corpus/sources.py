@@ -17,6 +17,7 @@ from bert_jax.corpus import (
   file_kinds,
   formats,
   json_text,
+  layout_doubts,
   mediawiki,
   prose,
   text_files,
@@ -94,8 +95,8 @@ def read_documents(
 
   Args:
     counts: numbers of items cleaned or dropped are added here: the counters of
-      `clean` and `mediawiki`, `damaged_files`, `long_lines_cut`,
-      `long_lines_dropped` and `long_documents_cut`.
+      `clean`, `mediawiki` and `layout_doubts`, `damaged_files`,
+      `long_lines_cut`, `long_lines_dropped` and `long_documents_cut`.
     invalid: {path: its part of `counts['invalid_utf8']`} is added here.
   """
   for part in piece.ranges:
@@ -107,6 +108,8 @@ def read_documents(
       )
     else:
       found = _file(part, layout, field, counts, invalid)
+    if part.start == 0 and layout != 'files':
+      found = layout_doubts.watch(found, counts)
     for document in map(fold, found):
       if document.paragraphs:
         yield document
@@ -256,7 +259,8 @@ def _read(file, head, part: Range, layout, field, counts):
     )
   if layout == 'files':
     return formats.read_whole_file((text for _, text in texts), counts)
-  return formats.read_blocks(texts, stop, layout == 'sentences', counts)
+  found = formats.read_blocks(texts, stop, layout == 'sentences', counts)
+  return found if part.start else layout_doubts.watch_blocks(found, counts)
 
 
 def _without_mark(lines: formats.Lines) -> formats.Lines:

@@ -11,7 +11,8 @@ import numpy as np
 
 import bert_jax
 from bert_jax import errors
-from bert_jax.corpus import clean, text_files
+from bert_jax.corpus import clean, layout_doubts, text_files
+from bert_jax.data import layout_warnings
 from bert_jax.data.recipe import Recipe
 from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer
@@ -25,10 +26,6 @@ _CHECKSUM = 'checksum'
 UNKNOWN = 0.03
 _UNUSED = 0.01  # the share of tokens in no row to warn of
 _CAPITALS = 0.05  # maximum share of an uncased vocabulary's pieces
-# Plain text whose files have at least so many documents, of fewer bytes on
-# average, may have been split at each paragraph: those of 20 novels have 694
-# "documents" of 425 bytes each.
-_MANY, _SHORT = 10, 1000
 
 
 def vocab_path(directory: str) -> str:
@@ -143,8 +140,7 @@ def list_warnings(manifest: dict, words: Sequence[str]) -> list[str]:
       'by whose rules sentences are split; prepare the data again with their '
       'language, such as data.language=ko'
     )
-  if manifest['recipe']['layout'] == 'paragraphs':
-    lines += filter(None, map(_find_split_files, manifest['inputs']))
+  lines += layout_warnings.find(manifest)
   unknown = manifest['unknown_share'], manifest['unknown_characters']
   if max(unknown) > UNKNOWN:
     lines.append(
@@ -184,22 +180,6 @@ def _is_latin(words: Sequence[str]) -> bool:
   return 2 * latin >= len(letters)
 
 
-def _find_split_files(given: dict) -> str:
-  """Returns a line for an input whose documents seem to be paragraphs, or ''."""
-  files, documents = len(given['files']), given['documents']
-  plain = all(f['path'].endswith('.txt') for f in given['files'])
-  if files < 2 or not plain or documents < _MANY * files:
-    return ''
-  size = given['text_bytes'] // documents
-  if size >= _SHORT:
-    return ''
-  return (
-    f'WARNING: the {files:,} files of {given["input"]} are {documents:,} documents '
-    f'of {size} bytes on average, since blank lines separate them; if each file is '
-    'a document, prepare them again with data.layout=files'
-  )
-
-
 def warn_of_invalid(cleaned: dict, inputs: Sequence[dict]) -> list[str]:
   """Returns a line for the terminal if some text is not UTF-8."""
   found = [f for given in inputs for f in given['files'] if 'invalid_utf8' in f]
@@ -225,6 +205,7 @@ def sum_up(
   share = tokens[tokens > 0] / tokens.sum()
   unknown = tokenizer.read_vocab(vocab_path).index('[UNK]')
   dropped = dict(counts)
+  doubts = {x: dropped.pop(x) for x in layout_doubts.NAMES if x in dropped}
   duplicates = sum(s['duplicates'] for s in summaries)
   if duplicates:
     dropped['duplicate_documents'] = duplicates
@@ -237,6 +218,7 @@ def sum_up(
       for k, given in enumerate(inputs)
     ],
     'cleaned': dict(sorted(dropped.items())),
+    'doubts': doubts,
     'documents': {
       'train': sum(s['documents'] for s in train),
       'heldout': sum(s['documents'] for s in heldout),

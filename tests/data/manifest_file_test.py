@@ -17,7 +17,11 @@ _ORDINARY = {
   'cleaned': {},
   'unknown_share': 0.0,
   'unknown_characters': 0.0,
-  'lengths': {'128': {'unused_tokens': 9, 'unused_share': 0.009}},
+  'documents': {'train': 9},
+  'sentences': 90,
+  'lengths': {
+    '128': {'random_share': 0.5, 'unused_tokens': 9, 'unused_share': 0.009}
+  },
 }
 
 
@@ -36,34 +40,6 @@ def test_changed_inputs_are_named_and_many_are_counted():
   assert str(caught.value).endswith(
     'no text: bert_jax.main --config.data.dir=data'
   )
-
-
-@pytest.mark.parametrize(
-  ('change', 'warns'),
-  [
-    ({}, True),
-    ({'documents': 19}, False),
-    ({'text_bytes': 20 * 1000}, False),
-    ({'files': [{'path': 'a.txt'}]}, False),
-    ({'files': []}, False),  # of a TensorFlow dataset, or python-docs
-    ({'files': [{'path': 'a.txt'}, {'path': 'b.jsonl'}]}, False),
-    ({'layout': 'files'}, False),
-  ],
-  ids=str,
-)
-def test_files_that_were_split_at_each_paragraph_are_noticed(change, warns):
-  books = {'input': '*.txt', 'documents': 20, 'text_bytes': 20 * 999}
-  books |= {'files': [{'path': 'a.txt'}, {'path': 'b.txt'}], **change}
-  manifest = {
-    **_ORDINARY,
-    'recipe': _ORDINARY['recipe'] | {'layout': 'paragraphs', **change},
-    'inputs': [books],
-  }
-  assert manifest_file.list_warnings(manifest, ['a']) == warns * [
-    'WARNING: the 2 files of *.txt are 20 documents of 999 bytes on average, '
-    'since blank lines separate them; if each file is a document, prepare them '
-    'again with data.layout=files'
-  ]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +100,9 @@ def test_a_manifest_that_cannot_be_read_is_not_called_other_data(tmp_path):
 
 def test_text_in_no_row_is_warned_of():
   assert not manifest_file.list_warnings(_ORDINARY, ['a'])
-  rows = {'128': {'unused_tokens': 20, 'unused_share': 0.02}}
+  rows = {
+    '128': {'unused_tokens': 20, 'unused_share': 0.02, 'random_share': 0.5}
+  }
   assert manifest_file.list_warnings({**_ORDINARY, 'lengths': rows}, ['a']) == [
     'WARNING: 20 tokens (2.0%) are in no row of 128 tokens: pairs are truncated to '
     'fit, and weights may leave documents out; more passes (data.passes) use more'

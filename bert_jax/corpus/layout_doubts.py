@@ -1,0 +1,58 @@
+"""Notices files whose layout may be another than the one they are read in.
+
+They are counted, by names that `data.layout_warnings` explains.
+"""
+
+import collections
+from collections.abc import Iterator, Sequence
+
+from bert_jax.corpus.document import Document
+
+NAMES = WRAPPED, UNBROKEN, BROKEN = 'hard_wrapped', 'unbroken', 'finely_broken'
+
+_LINES = 400  # to judge a file by
+_WIDTHS = range(20, 200)  # characters of a line that was cut
+_LARGE, _LONGEST = (
+  256 << 10,
+  4 << 20,
+)  # characters; `formats` cuts at the latter
+# The paragraphs of 20 novels have 425 bytes on average.
+_MANY, _SHORT = 10, 1000  # documents, and their characters on average
+_STOPS = tuple('.!?:;…。！？।॥۔؟։။"”\'’»)')
+
+
+def watch(
+  documents: Iterator[Document], counts: collections.Counter
+) -> Iterator[Document]:
+  """Yields the documents of a file; counts it if it may be hard-wrapped."""
+  lines: list[str] = []
+  for document in documents:
+    yield document
+    lines += document.paragraphs[:_LINES]
+    if len(lines) >= _LINES:
+      break
+  counts.update([WRAPPED] * _is_wrapped(lines[:_LINES]))
+  yield from documents
+
+
+def _is_wrapped(lines: Sequence[str]) -> bool:
+  """Returns whether most lines seem to be cut at a width, within sentences."""
+  width = sorted(map(len, lines))[len(lines) * 95 // 100] if lines else 0
+  within = [x for x in lines if len(x) >= 0.8 * width and x[-1] not in _STOPS]
+  return width in _WIDTHS and len(within) > max(len(lines), _LINES // 10) / 2
+
+
+def watch_blocks(
+  documents: Iterator[Document], counts: collections.Counter
+) -> Iterator[Document]:
+  """Yields the documents between a file's blank lines; counts odd files."""
+  number = size = 0
+  for number, document in enumerate(documents, 1):
+    yield document
+    size += sum(map(len, document.paragraphs))
+    if number == _MANY or size > _LONGEST:
+      break
+  is_unbroken = size > _LONGEST * number or (number == 1 and size >= _LARGE)
+  counts.update([UNBROKEN] * is_unbroken)
+  counts.update([BROKEN] * (number == _MANY and size < _MANY * _SHORT))
+  yield from documents
