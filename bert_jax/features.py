@@ -31,6 +31,7 @@ from bert_jax import errors
 from bert_jax.finetuning.readers import table_files
 from bert_jax.inference import attention_plot, hidden_states, source
 from bert_jax.runtime import cli, files, progress
+from bert_jax.tokenization import unknown
 
 
 def save(path: str, features: Iterable[hidden_states.Features], total: int):
@@ -107,6 +108,10 @@ def main(argv: list[str]):
   model = source.read(f.model)
   if f.attention_plot:
     attention_plot.check(model.config, f.layer, f.head)
+  flat = [x for text in texts for x in ([text] if text is str(text) else text)]
+  ids = [i for x in flat for i in model.tokenizer.encode(x)['input_ids']]
+  name = f.input or 'the sentences'
+  unknown.tell(model.tokenizer, np.array(ids), flat, name)
   find = functools.partial(
     hidden_states.extract, model.params, model.config, model.tokenizer, texts
   )

@@ -74,9 +74,10 @@ def predict_texts(
     or labels.
   """
   from bert_jax import tasks
-  from bert_jax.finetuning import predictions, row_task
+  from bert_jax.finetuning import predictions, row_task, supervised
   from bert_jax.finetuning.readers import examples
   from bert_jax.inference import source
+  from bert_jax.tokenization import unknown
 
   named = isinstance(model, str)
   found = source.read(model) if named else model
@@ -101,6 +102,10 @@ def predict_texts(
   ]
   content = examples.Examples(path, units)
   rows, _ = this.encode(predictions.get_how(found), content, head.labels)
+  ids, words = rows.encoded.ids, supervised.list_texts(content)
+  _, warning = unknown.examine(found.tokenizer, ids, words, 'the texts')
+  if warning:
+    print(warning, flush=True)
   kept = predictions.predict_rows(this, found, rows, batch_size, whole=True)
   chosen, _ = this.decide(rows, kept, head.settings, tune=False)
   return list(row_task.list_rows(head.labels, chosen))

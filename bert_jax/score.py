@@ -31,6 +31,7 @@ from bert_jax.finetuning import metrics
 from bert_jax.finetuning.readers import table_files
 from bert_jax.inference import pseudo_likelihood, source
 from bert_jax.runtime import cli, files, markdown, memory
+from bert_jax.tokenization import unknown
 
 # The paradigm and (grammatical, ungrammatical), or None and (sentence,).
 Item = tuple[str | None, tuple[str, ...]]
@@ -114,11 +115,19 @@ def score_sentences(
   model: source.Source, texts: Sequence[str]
 ) -> list[tuple[str, str]]:
   """Returns a table of sentences: a head, then each score in nats and text."""
-  ids = model.tokenizer.ids(texts)
+  ids = _tokenize(model, texts)
   words = [pseudo_likelihood.split_words(x, model.tokenizer) for x in ids]
   found = pseudo_likelihood.score(model, ids, words)
   numbers = map(table_files.format_number, found)
   return [('score', 'sentence'), *zip(numbers, texts, strict=True)]
+
+
+def _tokenize(model, texts: Sequence[str]) -> list[list[int]]:
+  """Returns the ids of texts, and prints the share that is unknown."""
+  ids = model.tokenizer.ids(texts)
+  flat = np.concatenate([*ids, []])
+  unknown.tell(model.tokenizer, flat, texts, 'the sentences')
+  return ids
 
 
 def score_pairs(
@@ -129,7 +138,7 @@ def score_pairs(
   `full` scores all words, also of pairs that differ in one.
   """
   tokenizer = model.tokenizer
-  sentences = tokenizer.ids([text for _, texts in items for text in texts])
+  sentences = _tokenize(model, [text for _, texts in items for text in texts])
   pairs = list(zip(sentences[::2], sentences[1::2], strict=True))
   # With a causal model, a word also changes the scores of later words.
   full = full or model.config.causal
@@ -138,8 +147,8 @@ def score_pairs(
     words += pseudo_likelihood.choose_words(*pair, tokenizer, full)
   good, bad = pseudo_likelihood.score(model, sentences, words).reshape(-1, 2).T
   right = (good > bad) + (good == bad) / 2
-  unknown = np.array([tokenizer.unk_id in a + b for a, b in pairs])
-  return _make_table(np.array([name for name, _ in items]), right, unknown)
+  has_unknown = np.array([tokenizer.unk_id in a + b for a, b in pairs])
+  return _make_table(np.array([name for name, _ in items]), right, has_unknown)
 
 
 def _make_table(names, right, unknown) -> list[tuple[str, ...]]:

@@ -13,6 +13,7 @@ from bert_jax.finetuning import encode, supervised
 from bert_jax.inference import fine_tuned, source
 from bert_jax.model import precision
 from bert_jax.runtime import files, progress
+from bert_jax.tokenization import unknown
 
 _LENGTH_STEP = 16  # tokens
 # Of a batch on a CPU, about. With 32 rows of 256 tokens, BERT-Mini makes 65 rows/s, with 8
@@ -96,6 +97,8 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
   _check_flags(job, this)
   content = this.read_given(job)
   split, _ = this.encode(get_how(job.model), content, head.labels)
+  ids, texts = split.encoded.ids, supervised.list_texts(content)
+  unknown.tell(job.model.tokenizer, ids, texts, job.given)
   # Only JSONL has the probabilities of all classes.
   whole = job.output.endswith('.jsonl')
   kept = predict_rows(this, job.model, split, job.batch_size, whole)

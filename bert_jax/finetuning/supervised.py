@@ -23,6 +23,7 @@ from bert_jax.finetuning import buckets, encode, metrics
 from bert_jax.finetuning.readers import splits, table_files
 from bert_jax.inference import fine_tuned
 from bert_jax.model import classifier, losses, parameters
+from bert_jax.tokenization import unknown
 from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.train import task, tuning
 
@@ -102,6 +103,8 @@ class Supervised(abc.ABC):
     for split, content in found.items():
       rows[split], more = self.encode(how, content, labels, split)
       warnings = more.pop('warnings', {})
+      ids, texts = rows[split].encoded.ids, list_texts(content)
+      share, warning = unknown.examine(tokenizer, ids, texts, split)
       warnings[f'have the text of a training {self.unit}'] = repeated[split]
       facts[split] = {
         'path': content.path,
@@ -109,6 +112,8 @@ class Supervised(abc.ABC):
         'rows': rows[split].size,
         'longest': int(rows[split].lengths.max()),
         'truncated': rows[split].encoded.truncated,
+        'unknown': round(share, 6),
+        'unknown_warning': warning,
         **more,
         'warnings': {
           what: {'count': len(names), 'first': names[0]}
@@ -166,12 +171,15 @@ class Supervised(abc.ABC):
       parts.append(f'longest {x["longest"]} tokens')
       if x['truncated']:
         parts.append(f'{x["truncated"]:,} truncated')
+      if x['unknown']:
+        parts.append(f'{x["unknown"]:.2%} of the tokens unknown')
       lines.append(f'{name}: {", ".join(parts)} ({x["origin"]})')
       lines += [
         f'WARNING: {name}: {errors.count(wrong["count"], self.unit)} {what}; '
         f'the first is {self.place} {wrong["first"]} of {x["path"]}'
         for what, wrong in x['warnings'].items()
       ]
+      lines += filter(None, [x['unknown_warning']])
     if unread := manifest['unread']:
       lines.append(f'not read: {errors.listing(unread)}')
     return lines
@@ -386,6 +394,12 @@ def make_objective(
     expected_loss=expected,
     lengths=lengths,
   )
+
+
+def list_texts(content: splits.Content) -> list[str]:
+  """Returns all texts of a file."""
+  keys = [key for _, key in content.list_keys()]
+  return [x for key in keys for x in key if isinstance(x, str)]
 
 
 def apply(

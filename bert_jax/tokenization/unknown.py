@@ -1,0 +1,70 @@
+"""Says how much of a text is unknown to a vocabulary, and why."""
+
+import collections
+import unicodedata
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_jax import errors
+from bert_jax.tokenization import tokenizer
+
+# Shares of tokens. Vocabularies made for their text leave 0.003% to 0.4%
+# unknown (docs/tokenizer.md); of another script nearly all.
+_WARN, _REFUSE = 0.03, 0.3
+_FEW = 50  # tokens, of which no share is too large
+_READ = 1000  # texts that are searched for the reason
+
+
+def examine(
+  words: tokenizer.Tokenizer, ids: np.ndarray, texts: Sequence[str], name: str
+) -> tuple[float, str]:
+  """Returns the share of unknown tokens, and a warning or ''.
+
+  Args:
+    ids: of all texts; special tokens do not count.
+    name: of the texts.
+
+  Raises:
+    errors.UserError: if more than 30% are unknown.
+  """
+  frame = {words.cls_id, words.sep_id, words.pad_id, words.mask_id}
+  ids = ids[~np.isin(ids, [*frame])]
+  share = float((ids == words.unk_id).sum() / max(len(ids), 1))
+  if share <= _WARN:
+    return share, ''
+  said = (
+    f'{name}: {share:.1%} of the tokens are unknown to the vocabulary, '
+    f'{_explain(words, texts[:_READ])}'
+  )
+  if share > _REFUSE and len(ids) >= _FEW:
+    raise errors.UserError(f'{said}; use a model that is made for this text.')
+  return share, f'WARNING: {said}'
+
+
+def tell(words: tokenizer.Tokenizer, ids: np.ndarray, texts, name: str):
+  """Prints the share of unknown tokens; arguments and errors as `examine`."""
+  share, warning = examine(words, ids, texts, name)
+  print(warning or f'{name}: {share:.2%} of the tokens are unknown', flush=True)
+
+
+def _explain(words, texts) -> str:
+  """Returns the likeliest reason why words of texts are unknown."""
+  known = set().union(*words.vocab)
+  lacking = collections.Counter(
+    c
+    for text in texts
+    for word in tokenizer.words(text, words.lowercase, words.strip_accents)
+    for c in word
+    if c not in known
+  )
+  if not lacking:
+    return (
+      'which has all letters, but is made for words that are split otherwise'
+    )
+  c, _ = lacking.most_common(1)[0]
+  kind = 'case' if c.lower() in known or c.upper() in known else 'script'
+  count, name = errors.count(len(lacking), 'letter'), unicodedata.name(c, '?')
+  return (
+    f'which is for another {kind}: it lacks {count}, most often {c!r} ({name})'
+  )
