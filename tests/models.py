@@ -23,6 +23,13 @@ CONFIG = bert_config.BertConfig(
   type_vocab_size=3,
 )
 VOCAB = '[PAD] [UNK] [CLS] [SEP] [MASK] the cat dog ##s é e'.split()
+NORMALIZER = {  # of its tokenizer.json
+  'type': 'BertNormalizer',
+  'clean_text': True,
+  'handle_chinese_chars': True,
+  'strip_accents': True,
+  'lowercase': True,
+}
 TOKENIZER = Tokenizer(tuple(VOCAB), lowercase=True)
 
 

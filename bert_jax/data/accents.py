@@ -25,11 +25,6 @@ _LANGUAGES = frozenset(
 # script has less; a corpus of many languages, one of them Korean, has more.
 _LEAST = 0.01
 
-# Text keeps its accents if at least this share of a vocabulary's pieces has
-# marks. Google's uncased vocabularies have none, the cased ones 2% and 19%; a
-# few such pieces may be due to another version of Unicode.
-_LEAST_PIECES = 0.001
-
 SAMPLE = 1_000_000  # characters to read, at least, to find the scripts
 
 _IDEOGRAPHS = '\U00020000'  # from here on, letters are only ideographs
@@ -63,9 +58,9 @@ def decide_without_text(
     return None
   # A vocabulary trained on stripped text, such as Google's uncased ones, has no
   # piece that stripping would change, and cannot encode text with accents.
-  share = sum(basic_tokenizer.strip(x) != x for x in vocab) / len(vocab)
+  share, has_some = basic_tokenizer.find_accents(vocab)
   return Decision(
-    share < _LEAST_PIECES,
+    not has_some,
     f'{share:.1%} of the pieces of the vocabulary have any',
   )
 

@@ -81,9 +81,8 @@ def _compute_checksum(manifest: dict) -> str:
 def load_tokenizer(directory: str) -> tokenizer.Tokenizer:
   """Returns the tokenizer that prepared data was made with."""
   recipe = read(directory, 'recipe')['recipe']
-  return tokenizer.Tokenizer.load(
-    vocab_path(directory), recipe['lowercase'], recipe['strip_accents']
-  )
+  how = recipe['lowercase'], recipe['strip_accents'], recipe.get('added', ())
+  return tokenizer.Tokenizer.load(vocab_path(directory), *how)
 
 
 def describe(manifest: dict) -> list[str]:

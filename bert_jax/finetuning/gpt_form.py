@@ -6,6 +6,7 @@ with tokens that are new in fine-tuning; the language model's loss is added to
 the task's (equation 5).
 """
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,9 +32,7 @@ def extend(tokenizer: Tokenizer) -> Tokenizer:
       f'the vocabulary of init_from has {known[0]} already, which '
       'finetuning.form=gpt adds; start from a model that was only pre-trained.'
     )
-  return Tokenizer(
-    (*tokenizer.vocab, *TOKENS), tokenizer.lowercase, tokenizer.strip_accents
-  )
+  return dataclasses.replace(tokenizer, vocab=(*tokenizer.vocab, *TOKENS))
 
 
 def join(

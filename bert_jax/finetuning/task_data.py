@@ -51,6 +51,7 @@ def write(
     'recipe': {
       'lowercase': tokenizer.lowercase,
       'strip_accents': tokenizer.strip_accents,
+      'added': tokenizer.added,
       'max_length': completion.find_length(config, data.manifest),
       **dataclasses.asdict(source),
     },
@@ -130,7 +131,8 @@ def list_facts(
 ) -> dict[str, Any]:
   """Returns `task.Task.facts`: what data a run learns from."""
   given, hashes = data.manifest['recipe'], data.manifest['sha256']
-  recipe = {name: given[name] for name in ('lowercase', 'strip_accents')}
+  names = 'lowercase', 'strip_accents', 'added'
+  recipe = {name: given[name] for name in names if name in given}
   return {
     'data': {'recipe': recipe, 'splits': data.manifest['splits']},
     'labels': list(data.labels),

@@ -99,16 +99,15 @@ def read(path: str, step: int | None = None) -> Source:
 
 @functools.cache  # says it once
 def _warn_of_added_words(path: str, left_over: Sequence[str]):
-  """Warns of words that only a tokenizer.json has, see `vocabulary.read`."""
-  prefix = f'{vocabulary.FAST}: '
+  """Warns of added words that have no embeddings, see `vocabulary.read`."""
+  prefix = vocabulary.WITHOUT_ROW
   if words := [
     x.removeprefix(prefix) for x in left_over if x.startswith(prefix)
   ]:
     print(
       f'WARNING: {errors.count(len(words), "word")} that {path} adds to its '
-      f'tokenizer ({errors.listing(words, most=3)}) and their embeddings are not '
-      'used here, so the text is split otherwise than by transformers '
-      '(docs/convert.md says what helps)',
+      f'tokenizer ({errors.listing(words, most=3)}) have no embeddings, since '
+      'its vocab_size is too small, and are split like any others',
       flush=True,
     )
 

@@ -43,9 +43,8 @@ def read(workdir: str, step: int | None = None) -> rename.LoadedModel:
   about = facts['task']
   vocab = _find_vocab(config, workdir, about['vocab_sha256'])
   recipe = about['data']['recipe']  # of the data when the run began
-  tokenizer = Tokenizer.load(
-    vocab, recipe['lowercase'], recipe['strip_accents']
-  )
+  how = recipe['lowercase'], recipe['strip_accents'], recipe.get('added', ())
+  tokenizer = Tokenizer.load(vocab, *how)
   head = _take_head(params, config, workdir, about)
   origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'
   return rename.LoadedModel(

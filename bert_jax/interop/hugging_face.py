@@ -173,9 +173,15 @@ def _tokenizer_config(length, tokenizer):
 
 def _fast_tokenizer(tokenizer):
   """Returns the `tokenizers.Tokenizer` that tokenizer.json holds."""
+  pieces = {word: i for i, word in enumerate(tokenizer.vocab)}
+  # It numbers other added words from the number of pieces on, so that they have
+  # to be pieces, too, where some pieces are equal.
+  if len(pieces) == tokenizer.size:
+    others = {x.word for x in tokenizer.added if not x.is_piece}
+    pieces = {word: i for word, i in pieces.items() if word not in others}
   fast = tokenizers.Tokenizer(
     tokenizers.models.WordPiece(
-      {word: i for i, word in enumerate(tokenizer.vocab)},
+      pieces,
       unk_token='[UNK]',
       max_input_chars_per_word=wordpiece.MAX_CHARS_PER_WORD,
     )
@@ -194,6 +200,9 @@ def _fast_tokenizer(tokenizer):
     special_tokens=[('[CLS]', tokenizer.cls_id), ('[SEP]', tokenizer.sep_id)],
   )
   fast.add_special_tokens(list(SPECIAL))
+  if tokenizer.added:
+    added = tokenizer.finder.get_added_tokens_decoder()
+    fast.add_tokens([x for _, x in sorted(added.items())])
   return fast
 
 

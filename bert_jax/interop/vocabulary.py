@@ -1,15 +1,19 @@
 """Reads and writes the tokenizer files of a model's folder."""
 
-import dataclasses
+import math
 import os
+from typing import Any
+
+import tokenizers
 
 from bert_jax import errors
-from bert_jax.interop import config_file
+from bert_jax.interop import config_file, foreign_tokenizer
 from bert_jax.model import bert_config
-from bert_jax.runtime import files
+from bert_jax.runtime import files, storage
 from bert_jax.tokenization import basic_tokenizer
 from bert_jax.tokenization.tokenizer import (
   SPECIAL,
+  AddedWord,
   Tokenizer,
   check_vocab,
   read_vocab,
@@ -18,6 +22,10 @@ from bert_jax.tokenization.tokenizer import (
 NAME = 'vocab.txt'
 FAST = 'tokenizer.json'
 SETTINGS = 'tokenizer_config.json'
+WITHOUT_ROW = 'added without an embedding: '
+_TOKENS, _ADDED = 'special_tokens_map.json', 'added_tokens.json'
+_MOST = 1 << 24  # ids, of which some may have no piece
+_EXTRA = 'additional_special_tokens', 'extra_special_tokens'  # until, from 5
 
 
 def read(
@@ -25,92 +33,188 @@ def read(
 ) -> tuple[Tokenizer, list[str]]:
   """Reads the Tokenizer of vocab.txt, or else of tokenizer.json.
 
-  Whether text is lower-cased is read from tokenizer_config.json, or else from
-  tokenizer.json, or else inferred: it is not if the vocabulary has pieces with
-  capitals. `strip_accents` is read from these files, too; null or no value
-  means that it is done if text is lower-cased, as Hugging Face defines it.
+  Words that other files add to it are kept whole. Whether text is lower-cased
+  is read from tokenizer_config.json, or else from tokenizer.json, or else
+  inferred: it is not if the vocabulary has pieces with capitals.
+  `strip_accents` is read from these files, too; null or no value means that it
+  is done if text is lower-cased, as Hugging Face defines it. If no file says
+  anything, both follow from the vocabulary, as in `data.accents`.
 
   Returns:
-    The tokenizer, and what it leaves out: pieces without embeddings, and words
-    that were added to a tokenizer.json, which are split here like any others.
+    The tokenizer, and what it leaves out: pieces and words without embeddings.
+
+  Raises:
+    errors.UserError: also if the tokenizer is not exactly BERT's.
   """
-  path, fast_path, vocab_path = (
-    os.path.join(directory, name) for name in (SETTINGS, FAST, NAME)
-  )
-  theirs = files.read_json(path) if os.path.exists(path) else {}
-  fast = files.read_json(fast_path) if os.path.exists(fast_path) else {}
+  settings, fast = _read_settings(directory), _read_fast(directory)
+  foreign_tokenizer.check_declared(directory, settings, fast)
+  path = os.path.join(directory, NAME)
+  ids = {} if fast is None else fast.get_vocab()
   # transformers 5 saves no vocab.txt.
-  if os.path.exists(vocab_path) or not fast:
-    vocab = read_vocab(vocab_path)
+  if fast is None or os.path.exists(path):
+    vocab = read_vocab(path)
   else:
-    vocab = _fast_vocabulary(fast, fast_path)
-  normalizer = fast.get('normalizer')
-  if not isinstance(normalizer, dict):
-    normalizer = {}
-  _check_split(theirs, normalizer, vocab, path)
-  lowercase = normalizer.get('lowercase', not _has_capitals(vocab))
-  lowercase = theirs.get('do_lower_case', lowercase)
+    path, pieces = os.path.join(directory, FAST), {i: x for x, i in ids.items()}
+    count = min(max(pieces, default=0) + 1, _MOST)
+    vocab = [pieces.get(i, '') for i in range(count)]
+    check_vocab(vocab, path)
+  how = _read_case(directory, settings, fast, vocab)
+  if fast is None:
+    kind = settings['tokenizer_class']
+    foreign_tokenizer.check_pieces(directory, kind, vocab)
+  else:
+    _check_same(path, vocab, ids, fast.get_added_tokens_decoder())
+  odd = TypeError, KeyError, AttributeError, ValueError, OverflowError
+  what = f'{directory}: its added tokens cannot be read'
+  with errors.explaining(what, 'save the tokenizer again.', odd):
+    added = _list_added(settings, fast, vocab)
+  rows, left_out = _lay_out(directory, vocab, added, config)
+  words = tuple(x for x in added if x.id < len(rows))
+  tokenizer = Tokenizer(tuple(rows), *how, words)
+  if fast is not None:
+    foreign_tokenizer.compare(directory, fast, tokenizer)
+  return tokenizer, left_out
+
+
+def _read_settings(directory) -> dict[str, Any]:
+  """Returns what the small files say of a tokenizer."""
+  about, tokens, added, settings = (
+    files.read_json(path) if os.path.exists(path) else {}
+    for name in ('config.json', _TOKENS, _ADDED, SETTINGS)
+    for path in [os.path.join(directory, name)]
+  )
+  kind = settings.get('tokenizer_class') or about.get('tokenizer_class') or ''
+  kind = str(kind).removesuffix('Fast')
+  said = {name: x for name, x in settings.items() if x or name not in tokens}
+  return {**tokens, **said, 'tokenizer_class': kind, _ADDED: added}
+
+
+def _read_fast(directory) -> tokenizers.Tokenizer | None:
+  path = os.path.join(directory, FAST)
+  if not os.path.exists(path):
+    return None
+  what = f'{path} cannot be read by tokenizers {tokenizers.__version__}'
+  with errors.explaining(what, 'save the tokenizer again.', Exception):
+    return tokenizers.Tokenizer.from_str(storage.read(path).decode())
+
+
+def _check_same(path, vocab, ids, added):
+  """Raises errors.UserError if vocab.txt has other ids than tokenizer.json."""
+  ours = {x: i for i, x in enumerate(vocab)}
+  if ours == ids:
+    return
+  pairs = [
+    {(x.strip(), i) for x, i in a.items() if b.get(x) != i}
+    for a, b in ((ours, ids), (ids, ours))
+  ]
+  extra = {x.content for x in added.values()} - ours.keys()
+  wrong = [x for x in pairs[0] ^ pairs[1] if x[0] and x[0] not in extra]
+  if wrong:
+    piece, _ = min(wrong, key=lambda x: (x[1], x[0] not in ours))
+    here, there = (x.get(piece, 'missing') for x in (ours, ids))
+    raise errors.UserError(
+      f'{path} and the {FAST} beside it differ: {piece!r} is {here} in the first '
+      f'and {there} in the other, which transformers reads; delete the one that '
+      'the model was not trained with.'
+    )
+
+
+def _list_added(settings, fast, vocab) -> list[AddedWord]:
+  """Returns the words that files add, by id; adds them to `fast`, if given."""
+  listed = settings.get('added_tokens_decoder') or {}
+  ids = {x['content']: int(i) for i, x in listed.items()}
+  ids |= {word: int(i) for word, i in settings[_ADDED].items()}
+  special = [x for name, x in settings.items() if name.endswith('_token')]
+  for extra in (settings.get(name) or () for name in _EXTRA):
+    special += extra.values() if isinstance(extra, dict) else extra
+  names = [x for x in map(foreign_tokenizer.get_word, special) if x]
+  tokens = {
+    x: tokenizers.AddedToken(x, normalized=x not in names, special=x in names)
+    for x in [*ids, *names]
+  }
+  flags = 'content', 'single_word', 'normalized', 'special'
+  for x in listed.values():
+    given = {name: x[name] for name in flags if name in x}
+    tokens[x['content']] = tokenizers.AddedToken(**given)
+  if fast is None:
+    pieces = {x: i for i, x in enumerate(vocab)}
+    fast = tokenizers.Tokenizer(tokenizers.models.WordPiece(pieces))
+  known = {x.content for x in fast.get_added_tokens_decoder().values()}
+  new = sorted(tokens, key=lambda x: ids.get(x, math.inf))
+  fast.add_tokens([tokens[x] for x in new if x not in known])
+  added = sorted(fast.get_added_tokens_decoder().items())
+  form = tokenizers.normalizers.BertNormalizer(strip_accents=True)
+  for _, x in added:  # on an empty one, `tokenizers` panics
+    if x.normalized and not form.normalize_str(x.content):
+      raise ValueError(f'{x.content!r} is nothing once text is cleaned')
+  return [
+    AddedWord(
+      x.content,
+      ids.get(x.content, i),
+      x.special,
+      x.single_word,
+      x.normalized,
+      fast.model.token_to_id(x.content) is not None,
+    )
+    for i, x in added
+    if x.content not in SPECIAL
+  ]
+
+
+def _lay_out(directory, vocab, added, config) -> tuple[list[str], list[str]]:
+  """Returns the words with embeddings in their order, and names of the others."""
+  rows = list(vocab[: config.vocab_size])
+  if not set(SPECIAL) <= set(rows):
+    check_size(Tokenizer(tuple(vocab)), config)
+  left_out = [f'{NAME}: {word}' for word in vocab[len(rows) :]]
+  for word, i, *_ in added:
+    if i >= config.vocab_size:
+      left_out.append(WITHOUT_ROW + word)
+      continue
+    rows += [''] * (i + 1 - len(rows))
+    if i < 0 or rows[i] not in ('', word):
+      reason = f'{word!r} is added as {i}, which is {rows[i]!r}'
+      foreign_tokenizer.refuse(directory, reason)
+    rows[i] = word
+  return rows, left_out
+
+
+def _read_case(directory, settings, fast, vocab) -> tuple[bool, bool | None]:
+  """Returns `lowercase` and `strip_accents`; BERT's class overrules `fast`."""
+  path, said = os.path.join(directory, SETTINGS), settings
+  each = settings.get('tokenize_chinese_chars', True)
+  if fast is not None:
+    old = fast.normalizer or tokenizers.normalizers.BertNormalizer(
+      handle_chinese_chars=False, strip_accents=False, lowercase=False
+    )
+    flags = {'do_lower_case': old.lowercase, 'strip_accents': old.strip_accents}
+    generic = settings['tokenizer_class'] in foreign_tokenizer.GENERIC
+    said = settings | flags if generic else flags | settings
+    each = each and old.handle_chinese_chars
+  # Without Chinese characters in the vocabulary, it makes no difference.
+  if each is False and any(map(basic_tokenizer.is_ideograph, ''.join(vocab))):
+    foreign_tokenizer.refuse(directory, 'it keeps Chinese characters together')
+  lowercase = said.get('do_lower_case')
+  if 'do_lower_case' not in said:
+    lowercase = not _has_capitals(vocab)
   if not isinstance(lowercase, bool):
     config_file.refuse(path, 'do_lower_case', lowercase, 'true or false')
-  strip_accents = normalizer.get('strip_accents')
-  strip_accents = theirs.get('strip_accents', strip_accents)
+  strip_accents = said.get('strip_accents')
+  if 'do_lower_case' not in said and strip_accents is None:
+    strip_accents = lowercase and not basic_tokenizer.find_accents(vocab)[1]
   if not isinstance(strip_accents, bool | None):
     allowed = 'true, false or null'
     config_file.refuse(path, 'strip_accents', strip_accents, allowed)
-  tokenizer, left_out = _cut(Tokenizer(vocab, lowercase, strip_accents), config)
-  return tokenizer, left_out + _list_added(fast, vocab)
-
-
-def _check_split(theirs, normalizer, vocab, path):
-  """Raises errors.UserError if text was split otherwise when a model learnt."""
-  problem = ''
-  if theirs.get('tokenizer_class') == 'BertJapaneseTokenizer':
-    problem = 'BertJapaneseTokenizer, which splits words by MeCab'
-  each = normalizer.get('handle_chinese_chars', True)
-  # Without Chinese characters in the vocabulary, it makes no difference.
-  if theirs.get('tokenize_chinese_chars', each) is False and any(
-    map(basic_tokenizer.is_ideograph, ''.join(vocab))
-  ):
-    problem = 'one that keeps Chinese characters together'
-  if problem:
-    raise errors.UserError(
-      f"{path}: the tokenizer is {problem}; there is only BERT's here, so use "
-      'another model.'
-    )
+  if fast is not None and fast.normalizer:
+    old.lowercase, old.strip_accents = lowercase, strip_accents
+    fast.normalizer = old
+  return lowercase, strip_accents
 
 
 def _has_capitals(vocab):
   # Only in words: Google's uncased Chinese vocabulary has [UNK] and <S>.
   words = (piece.removeprefix('##') for piece in vocab)
   return any(word.isalpha() and word != word.lower() for word in words)
-
-
-def _fast_vocabulary(fast, path):
-  """Returns the pieces of a tokenizer.json in the order of their ids."""
-  wordpiece = fast.get('model')
-  ids = wordpiece.get('vocab') if isinstance(wordpiece, dict) else None
-  words = ()
-  if isinstance(ids, dict) and all(type(i) is int for i in ids.values()):
-    words = tuple(sorted(ids, key=ids.get))
-  if not words or [ids[word] for word in words] != list(range(len(words))):
-    raise errors.UserError(
-      f'{path} holds no WordPiece vocabulary with ids 0, 1, 2 ...; put the '
-      "model's vocab.txt beside it."
-    )
-  check_vocab(words, path)
-  return words
-
-
-def _list_added(fast, vocab):
-  """Returns the words that a tokenizer.json adds to its pieces."""
-  added = fast.get('added_tokens')
-  found = [
-    x.get('content')
-    for x in (added if isinstance(added, list) else ())
-    if isinstance(x, dict)
-  ]
-  words = {x for x in found if isinstance(x, str)}.difference(vocab)
-  return [f'{FAST}: {word}' for word in sorted(words)]
 
 
 def write(directory: str, tokenizer: Tokenizer):
@@ -126,12 +230,3 @@ def check_size(tokenizer: Tokenizer, config: bert_config.BertConfig):
       f'the vocabulary has {tokenizer.size} entries, the model only '
       f'{config.vocab_size}; use the vocabulary it was trained with.'
     )
-
-
-def _cut(tokenizer, config):
-  """Drops pieces without embeddings; returns the tokenizer and their names."""
-  kept = tokenizer.vocab[: config.vocab_size]
-  if not set(SPECIAL) <= set(kept):
-    check_size(tokenizer, config)
-  names = [f'{NAME}: {word}' for word in tokenizer.vocab[len(kept) :]]
-  return dataclasses.replace(tokenizer, vocab=kept), names

@@ -38,10 +38,15 @@ def locate(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Located]:
   found = []
   for text in texts:
     rows: list[tuple[int, int, int]] = []
-    for match in _CHUNK.finditer(text):
-      chunk, first = match.group(), match.start()
-      pieces = (cached if len(chunk) <= _MAX_CACHED else find)(chunk)
-      rows += [(i, first + begin, first + end) for i, begin, end in pieces]
+    at = 0
+    for stop, after, word in [*tokenizer.find_added(text), (len(text), 0, -1)]:
+      for match in _CHUNK.finditer(text, at, stop):
+        chunk, first = match.group(), match.start()
+        pieces = (cached if len(chunk) <= _MAX_CACHED else find)(chunk)
+        rows += [(i, first + begin, first + end) for i, begin, end in pieces]
+      if after:
+        rows.append((word, stop, after))
+      at = after
     ids, begins, ends = np.array(rows, np.int32).reshape(-1, 3).T
     found.append(Located(ids.astype(tokenizer.id_type), begins, ends))
   return found

@@ -9,7 +9,8 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +24,24 @@ _LITERAL_SPECIAL = re.compile('(' + '|'.join(map(re.escape, SPECIAL)) + ')')
 # The rest of a word that [MASK] begins; vowel signs, as in Hindi, are no \w.
 _REST = re.compile(r'##[^\W_]|##[\u0900-\u109f]')
 
+_FOREIGN = '▁Ġ'  # how words begin in vocabularies of other tokenizers
+
 # Splits text into words, before WordPiece.
 words = basic_tokenizer.split_words
+
+
+class AddedWord(NamedTuple):
+  """A word that is kept whole, with flags of `tokenizers.AddedToken`.
+
+  lstrip and rstrip are not among them: white space has no ids.
+  """
+
+  word: str
+  id: int
+  special: bool
+  single_word: bool
+  normalized: bool  # whether it is looked for in lower-cased, stripped text
+  is_piece: bool  # whether WordPiece knows it, too, as [unused1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +52,7 @@ class Tokenizer:
     vocab: the pieces; the position of a piece is its id.
     strip_accents: whether accents are stripped, see
       `basic_tokenizer.split_words`; None becomes the value of `lowercase`.
+    added: words of the vocabulary that are kept whole wherever text has them.
 
   >>> words = Tokenizer((*SPECIAL, 'the', 'cat', '##s', 'sat', '.'))
   >>> words.encode('The cats sat.')['input_ids']
@@ -46,6 +64,7 @@ class Tokenizer:
   vocab: tuple[str, ...]
   lowercase: bool = True
   strip_accents: bool | None = None
+  added: tuple[AddedWord, ...] = ()
 
   def __post_init__(self):
     if self.strip_accents is None:  # so that equal tokenizers compare equal
@@ -57,9 +76,11 @@ class Tokenizer:
     vocab_path: str,
     lowercase: bool = True,
     strip_accents: bool | None = None,
+    added: Iterable[Sequence] = (),
   ) -> 'Tokenizer':
-    """Reads a vocabulary file, one piece per line."""
-    return cls(read_vocab(vocab_path), lowercase, strip_accents)
+    """Reads a vocabulary file, one piece per line; `added` as JSON has it."""
+    words = tuple(AddedWord(*x) for x in added)
+    return cls(read_vocab(vocab_path), lowercase, strip_accents, words)
 
   @property
   def size(self) -> int:
@@ -98,6 +119,29 @@ class Tokenizer:
     Returns:
       The ids of each text, little-endian `choose_id_type`; b'' without words.
     """
+    if not self.added:
+      return self._pack(texts)
+    rows = [list(self._split_around(text)) for text in texts]
+    found = iter(self._pack([part for row in rows for part, _ in row]))
+    return [b''.join(next(found) + word for _, word in row) for row in rows]
+
+  def find_added(self, text: str) -> list[tuple[int, int, int]]:
+    """Returns (begin, end, id) of each word of a text that is kept whole."""
+    if not self.added:
+      return []
+    found = self.finder.encode(text)
+    places = zip(found.offsets, found.ids, strict=True)
+    return [(*place, self.added[i - 1].id) for place, i in places if i]
+
+  def _split_around(self, text) -> Iterator[tuple[str, bytes]]:
+    """Yields parts of a text, each with the id of the added word behind it."""
+    at = 0
+    for begin, end, i in self.find_added(text):
+      yield text[at:begin], np.array(i, self.id_type).tobytes()
+      at = end
+    yield text[at:], b''
+
+  def _pack(self, texts: Sequence[str]) -> list[bytes]:
     lines, rest = [], {}
     for k, text in enumerate(texts):
       if not (text.isascii() and text.isprintable()):
@@ -191,7 +235,24 @@ class Tokenizer:
 
   @functools.cached_property
   def _words(self) -> wordpiece.Words:
-    return wordpiece.Words(self._index, self.id_type)
+    others = {x.word for x in self.added if not x.is_piece}
+    index = {x: i for x, i in self._index.items() if x not in others}
+    return wordpiece.Words(index, self.id_type)
+
+  @functools.cached_property
+  def finder(self):
+    """A `tokenizers.Tokenizer` that knows only added words, as 1, 2, ..."""
+    import tokenizers  # here, since few folders have such words
+
+    found = tokenizers.Tokenizer(tokenizers.models.WordLevel({'': 0}, ''))
+    found.normalizer = tokenizers.normalizers.BertNormalizer(
+      strip_accents=self.strip_accents, lowercase=self.lowercase
+    )
+    flags = 'special', 'single_word', 'normalized'
+    for x in self.added:
+      given = {name: getattr(x, name) for name in flags}
+      found.add_tokens([tokenizers.AddedToken(x.word, **given)])
+    return found
 
   def __getstate__(self):
     # Caches are not pickled: a copy makes its own.
@@ -209,16 +270,23 @@ def read_vocab(path: str) -> tuple[str, ...]:
   advice = (
     'give a file with one piece per line, such as bert_jax.data.vocab writes.'
   )
+  with errors.explaining(f'the vocabulary {path} cannot be read', advice):
+    raw = storage.read(path)
+  if path.endswith('.model') or raw[:1] == b'{':
+    kind = 'JSON' if raw[:1] == b'{' else 'a model of SentencePiece'
+    raise errors.UserError(
+      f'the vocabulary {path} is {kind}, not a file with one piece per line; '
+      "give a BERT's vocab.txt, or make one with bert_jax.data.vocab."
+    )
   try:
-    with errors.explaining(f'the vocabulary {path} cannot be read', advice):
-      text = storage.read(path).decode('utf-8-sig')
+    text = raw.decode('utf-8-sig')
   except UnicodeDecodeError as error:
     raise errors.UserError(
       f'the vocabulary {path} is not UTF-8 at byte {error.start}; '
       f'{errors.advise_converting(path)}.'
     ) from error
   # Not splitlines(): released vocabularies hold U+2028 as a piece.
-  lines = text.replace('\r\n', '\n').split('\n')
+  lines = [line.strip(' \t\r') for line in text.split('\n')]
   while lines and not lines[-1]:
     lines.pop()
   if not lines:
@@ -230,20 +298,19 @@ def read_vocab(path: str) -> tuple[str, ...]:
 
 
 def check_vocab(lines: Sequence[str], path: str):
-  """Raises errors.UserError unless pieces of a file are a BERT vocabulary."""
-  first = {}
-  for n, piece in enumerate(lines, 1):
-    if not piece:
-      raise errors.UserError(
-        f'the vocabulary {path} has an empty line {n}; ids are line numbers, '
-        'so give every line one piece.'
-      )
-    if first.setdefault(piece, n) != n:
-      raise errors.UserError(
-        f'the vocabulary {path} holds {piece!r} in lines {first[piece]} and '
-        f'{n}; give every piece once.'
-      )
-  missing = [piece for piece in SPECIAL if piece not in first]
+  """Raises errors.UserError unless pieces of a file are a BERT vocabulary.
+
+  As for Google's code, a piece's id is its place, also behind empty lines, and
+  of equal pieces the last counts.
+  """
+  marked = [x for x in lines if x[:1] in _FOREIGN and len(x) > 1]
+  if len(marked) > len([x for x in lines if x[:2] == '##']):
+    raise errors.UserError(
+      f'the vocabulary {path} is of SentencePiece or byte-level BPE, which have '
+      f'pieces such as {marked[0]!r}, not of WordPiece; give a '
+      "BERT's vocab.txt, or make one with bert_jax.data.vocab."
+    )
+  missing = [piece for piece in SPECIAL if piece not in lines]
   if missing:
     raise errors.UserError(
       f'the vocabulary {path} ({len(lines)} lines) lacks '

@@ -13,7 +13,10 @@ from bert_jax import errors
 from bert_jax.runtime import files, memory
 
 # The text files of a BERT, which are read into memory.
-SMALL = ('config.json', 'tokenizer_config.json', 'tokenizer.json', 'vocab.txt')
+SMALL = (
+  *('config.json', 'tokenizer_config.json', 'tokenizer.json', 'vocab.txt'),
+  *('special_tokens_map.json', 'added_tokens.json'),
+)
 _MAX_SMALL = 8 << 20  # bytes; the multilingual tokenizer.json takes 2 MB
 _PLAIN = re.compile(r'[A-Za-z0-9][A-Za-z0-9._-]{0,199}')
 

@@ -1,11 +1,14 @@
 """Tests of the folder with the encoded data of a run."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from bert_jax import errors
 from bert_jax.data import manifest_file
 from bert_jax.finetuning import classes, task_data
+from bert_jax.tokenization.tokenizer import AddedWord
 from tests import models
 from tests.finetuning import made
 
@@ -37,6 +40,24 @@ def test_what_is_written_is_read_and_an_earlier_folder_replaced(tmp_path):
   assert names == {'dev.npz', 'manifest.json', 'train.npz', 'vocab.txt'}
   tokenizer = manifest_file.load_tokenizer(str(tmp_path / 'data'))
   assert tokenizer == models.TOKENIZER
+
+
+def test_added_words_stay_whole_in_data_and_in_what_is_read_from_them(tmp_path):
+  added = (AddedWord('dog', 7, True, False, False, True),)
+  words = dataclasses.replace(models.TOKENIZER, added=added)
+  c = made.configure(tmp_path)
+  rows = ['dogs,a', 'catdog,b'] * 9
+  made.write_csv(tmp_path / 'texts', train=rows, dev=rows)
+  task_data.write(classes.TASK, c, str(tmp_path / 'data'), words)
+  data = task_data.read(classes.TASK, str(tmp_path / 'data'))
+  assert manifest_file.load_tokenizer(data.directory) == words
+  assert words.tokens(data.splits['train'].encoded.ids[:8]) == (
+    '[CLS] dog [UNK] [SEP] [CLS] cat dog [SEP]'.split()
+  )
+  facts = task_data.list_facts(c, data, ())
+  assert facts['data']['recipe']['added'] == [list(added[0])]
+  lines = classes.TASK.describe_data(data.manifest)
+  assert ' tokens, 25.00% of the tokens unknown (' in lines[0]
 
 
 def test_data_in_a_bucket_are_read_from_a_copy(tmp_path, remote, monkeypatch):

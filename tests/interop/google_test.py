@@ -92,6 +92,7 @@ def test_case_is_told_from_the_vocabulary(folder, vocabulary, lowercase):
   data = os.environ.get('BERT_JAX_TEST_DATA')
   if not data:
     pytest.skip('BERT_JAX_TEST_DATA is not set')
+  os.remove(os.path.join(folder, 'tokenizer_config.json'))
   shutil.copy(os.path.join(data, 'vocab', vocabulary, 'vocab.txt'), folder)
   size = 120_000
   models.edit_json(os.path.join(folder, 'bert_config.json'), vocab_size=size)

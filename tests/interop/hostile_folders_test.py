@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from bert_jax import errors
 from bert_jax.interop import hugging_face
 from tests import models
 from tests.weight_files.hostile import refusal
@@ -78,11 +79,37 @@ def test_garbage_within_tokenizer_files(folder):
   for ids in ('[0]', '7', '{"a": 1e9}', '{"a": -1}', '{"a": 9, "b": 9}'):
     with open(path, 'w') as f:
       f.write(f'{{"model": {{"vocab": {ids}}}}}')
-    assert 'ids 0, 1, 2' in refusal(hugging_face.read, folder)
+    assert path in refusal(hugging_face.read, folder)
+
+
+@pytest.mark.parametrize(
+  ('name', 'key'),
+  [
+    ('tokenizer_config.json', 'added_tokens_decoder'),
+    ('tokenizer_config.json', 'never_split'),
+    ('tokenizer_config.json', 'tokenizer_class'),
+    ('tokenizer_config.json', 'extra_special_tokens'),
+    ('tokenizer_config.json', 'auto_map'),
+    ('special_tokens_map.json', 'unk_token'),
+    ('added_tokens.json', 'the'),
+    ('added_tokens.json', 'new'),
+  ],
+)
+def test_garbage_among_added_words_is_refused_or_means_nothing(
+  folder, name, key
+):
+  path = pathlib.Path(folder, name)
+  for value in [7, -1, 1e300, [], {}, [[]], {'1': {}}, {'x': {}}, '\n', True]:
+    path.write_text(json.dumps({key: value}))
+    try:
+      assert hugging_face.read(folder).tokenizer.size == 11
+    except errors.UserError as error:
+      assert folder in str(error) and '\n' not in str(error)
 
 
 FILES = [
   *('config.json', 'tokenizer_config.json', 'tokenizer.json', 'vocab.txt'),
+  *('special_tokens_map.json', 'added_tokens.json'),
   *('model.safetensors', 'pytorch_model.bin'),
   *('model.safetensors.index.json', 'pytorch_model.bin.index.json'),
 ]

@@ -7,7 +7,7 @@ import tokenizers
 from hypothesis import strategies as st
 
 from bert_jax import errors
-from bert_jax.tokenization import tokenizer, word_table
+from bert_jax.tokenization import offsets, tokenizer, word_table
 from tests import google_tokenizer
 
 _PIECES = (
@@ -192,7 +192,7 @@ def test_a_copy_leaves_the_cache_behind(tmp_path):
   wordpiece.ids(['the man'])
   copy = pickle.loads(pickle.dumps(wordpiece))
   assert copy == wordpiece
-  assert set(vars(copy)) == {'vocab', 'lowercase', 'strip_accents'}
+  assert set(vars(copy)) == {*'vocab lowercase strip_accents added'.split()}
   assert copy.ids(['the man']) == [[5, 6]]
 
 
@@ -202,8 +202,8 @@ def test_a_copy_leaves_the_cache_behind(tmp_path):
     (b'', 'is empty'),
     (b'\n\n', 'is empty'),
     (b'[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n', r'lacks \[MASK\]'),
-    (b'[PAD]\nthe\nman\nthe\n', "'the' in lines 2 and 4"),
-    (b'[PAD]\n\nman\n', 'empty line 2'),
+    (b'{"model": {"type": "WordPiece"}}', 'is JSON, not a file'),
+    ('[UNK]\n▁the\n▁man\n'.encode(), "pieces such as '▁the', not of WordP"),
     (b'[PAD]\ncaf\xe9\n', "not UTF-8 at byte 9.*my vocab.txt', where"),
   ],
 )
@@ -212,6 +212,52 @@ def test_bad_vocabularies_are_refused(tmp_path, content, message):
   path.write_bytes(content)
   with pytest.raises(errors.UserError, match=message):
     tokenizer.Tokenizer.load(str(path))
+
+
+def test_a_model_of_sentencepiece_is_no_vocabulary(tmp_path):
+  (tmp_path / 'm.model').write_bytes(b'\n\x0e\n\x05\xff')
+  with pytest.raises(errors.UserError, match='is a model of SentencePiece'):
+    tokenizer.Tokenizer.load(str(tmp_path / 'm.model'))
+
+
+def test_lines_of_a_vocabulary_are_its_ids_as_google_reads_them(tmp_path):
+  # An empty line has an id, of equal pieces the last counts, and blanks around
+  # a piece do not.
+  wordpiece = _load(tmp_path, [*_PIECES, '', 'zebra', 'went', '', 'a \t'])
+  assert wordpiece.size == 26
+  assert wordpiece.ids(['zebra went a']) == [[22, 23, 25]]
+
+
+_ADDED = (
+  tokenizer.AddedWord('[E1]', 21, True, False, False, True),
+  tokenizer.AddedWord('NEW', 22, False, False, True, False),
+  tokenizer.AddedWord('heparin', 23, False, True, False, False),
+)
+
+
+@pytest.mark.parametrize(
+  'text, tokens',
+  [
+    ('the [E1] man', 'the [E1] man'),
+    ('unaffable[E1]man[e1]', 'un ##aff ##able [E1] man [ [UNK] ]'),
+    # A normalized word is found in any case, and inside of words, too.
+    ('new NEW theNéW.', 'NEW NEW the NEW .'),
+    # Others are not, and this one only where it is a word.
+    ('heparin. heparins HEPARIN', 'heparin . [UNK] [UNK]'),
+  ],
+)
+def test_added_words_are_kept_whole(text, tokens):
+  wordpiece = tokenizer.Tokenizer(
+    (*_PIECES, '[E1]', 'NEW', 'heparin'), added=_ADDED
+  )
+  plain = tokenizer.Tokenizer(wordpiece.vocab[:21])
+  [plain_ids, ids] = wordpiece.ids(['the man', text])
+  assert wordpiece.tokens(ids) == tokens.split()
+  assert [plain_ids] == plain.ids(['the man'])
+  found = offsets.locate(wordpiece, [text])[0]
+  assert found.ids.tolist() == ids
+  shown = [text[a:b] for a, b in zip(found.begins, found.ends, strict=True)]
+  assert ''.join(shown) == text.replace(' ', '')
 
 
 def test_a_vocabulary_in_a_bucket_that_is_ill_is_no_wrong_vocabulary(

@@ -97,7 +97,7 @@ def write_checkpoint(prefix, tensors):
 
 
 def write_model(path, params, config=models.CONFIG, words=models.TOKENIZER):
-  """Writes a folder as Google's code does; returns its path."""
+  """Writes a folder like Google's; returns its path."""
   os.mkdir(path)
   tensors = rename.to_theirs(params, config, 'google')
   write_checkpoint(os.path.join(path, 'bert_model.ckpt'), tensors)
@@ -105,4 +105,11 @@ def write_model(path, params, config=models.CONFIG, words=models.TOKENIZER):
   theirs = config_file.from_config(config) | {'hidden_act': 'gelu'}
   del theirs['layer_norm_eps']
   files.write_json(os.path.join(path, 'bert_config.json'), theirs)
+  # Added by hand: the vocabulary is too small to tell.
+  settings = {
+    'tokenizer_class': 'BertTokenizer',
+    'do_lower_case': words.lowercase,
+    'strip_accents': words.strip_accents,
+  }
+  files.write_json(os.path.join(path, vocabulary.SETTINGS), settings)
   return str(path)
