@@ -7,6 +7,7 @@ Without one, `find_start` chooses `word_vectors`, if the config asks for them.
 """
 
 import functools
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +21,7 @@ from bert_jax.inference import source, transfer
 from bert_jax.parallel import distributed
 from bert_jax.pretraining import training_data, word_vectors
 from bert_jax.tokenization.basic_tokenizer import split_words
-from bert_jax.tokenization.tokenizer import read_vocab
+from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab
 from bert_jax.workdir import claim, paths
 
 # What a run that has begun takes from its saved config.
@@ -28,6 +29,8 @@ _FILLED = (
   *('model.', 'objective.kind', 'data.vocab_size', 'data.lowercase'),
   'data.strip_accents',
 )
+# Entries that vocabularies keep free for words of users.
+_UNUSED = re.compile(r'[\[<]unused[ _-]?\d+[\]>]', re.IGNORECASE)
 
 
 def take_model(
@@ -59,7 +62,7 @@ def take_model(
   if distributed.is_first():
     if changed := errors.find_changes(flatten(config), flatten(c)):
       print(f'as init_from={c.init_from}: {"; ".join(changed)}', flush=True)
-    _warn_of_unused(c, words[model.tokenizer.size :])
+    _describe_words(c, model.tokenizer, words)
     transfer.warn_of_long_rows(c, c.init_from)
   return c
 
@@ -87,6 +90,23 @@ def _fill(config, model: source.Source):
   transfer.fill_model(c, model)
   c.model.update({name: config.model[name] for name in _list_own(config)})
   return c
+
+
+def _describe_words(c, theirs: Tokenizer, words: Sequence[str]):
+  """Prints how a vocabulary and its use differ from the source's."""
+  pairs = itertools.zip_longest(theirs.vocab, words)
+  new = [(i, b) for i, (a, b) in enumerate(pairs) if a != b]
+  if names := [f'{i} is {word!r} now' for i, word in new if i < theirs.size]:
+    many = f'unused entries replaced, whose embeddings are kept ({len(names)})'
+    print(f'{many}: {errors.listing(names)}', flush=True)
+  _warn_of_unused(c, [word for _, word in new])
+  if whole := [x.word for x in theirs.added]:
+    print(
+      f'WARNING: {errors.listing(whole, most=3)}: these words, which '
+      f'{c.init_from} keeps whole, are split like any others in pre-training and '
+      'by the model that it exports',
+      flush=True,
+    )
 
 
 def _warn_of_unused(c, added: Sequence[str]):
@@ -160,16 +180,21 @@ def _check_data(config, model: source.Source, directory: str) -> Sequence[str]:
   return words
 
 
+def _fits(theirs: str, ours: str | None) -> bool:
+  return theirs == ours or bool(ours and _UNUSED.fullmatch(theirs))
+
+
 def _check_words(config, model: source.Source, path: str) -> Sequence[str]:
   """Returns a vocabulary, which must begin with the source's."""
   theirs, ours = model.tokenizer.vocab, read_vocab(path)
-  differing = (i for i, word in enumerate(theirs) if ours[i : i + 1] != (word,))
+  pairs = itertools.zip_longest(theirs, ours[: len(theirs)])
+  differing = (i for i, (a, b) in enumerate(pairs) if not _fits(a, b))
   i = next(differing, None)
   if i is not None:
     here = repr(ours[i]) if i < len(ours) else 'missing'
     raise errors.UserError(
       f'word {i:,} of init_from={config.init_from} is {theirs[i]!r}, in {path} '
       f'it is {here}; use the vocabulary of the source, to which words may be '
-      'added at the end.'
+      'added at the end or in the place of [unused] entries.'
     )
   return ours

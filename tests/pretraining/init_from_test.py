@@ -16,7 +16,7 @@ from bert_jax.corpus import text_files
 from bert_jax.interop import hugging_face
 from bert_jax.model import heads, parameters
 from bert_jax.pretraining import init_from, pretrain
-from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab
+from bert_jax.tokenization.tokenizer import AddedWord, Tokenizer, read_vocab
 from bert_jax.train.fit import fit
 from bert_jax.train.task import Task
 from bert_jax.workdir import checkpoint_reader, claim, log
@@ -314,6 +314,23 @@ def test_added_words_that_cannot_occur_are_said(source, tmp_path, capsys):
   found = capsys.readouterr().out
   assert 'WARNING: 6 added words of the vocabulary cannot occur' in found
   assert found.endswith(': Babylon, new york, café and 3 more\n')
+
+
+def test_unused_entries_may_be_replaced_and_are_said(tmp_path, capsys):
+  theirs = [*WORDS[:6], '[unused0]', '<unused1>', *WORDS[8:]]
+  added = (AddedWord('the', 5, True, False, False, True),)
+  bert = model_config(make_config('', tmp_path / 'data', theirs))
+  path = str(tmp_path / 'theirs')
+  words = Tokenizer(tuple(theirs), added=added)
+  hugging_face.export(path, models.make_params(bert), bert, words)
+  ours = [*WORDS[:6], 'cow', '<unused1>', *WORDS[8:]]
+  take_model(make_config(path, tmp_path / 'data', ours), tmp_path / 'run')
+  found = capsys.readouterr().out
+  assert "replaced, whose embeddings are kept (1): 6 is 'cow' now\n" in found
+  assert 'WARNING: the: these words, which' in found
+  c = make_config(path, tmp_path / 'data', [*theirs[:5], 'cow', *theirs[6:]])
+  with pytest.raises(errors.UserError, match='word 5 of .* or in the place of'):
+    take_model(c, tmp_path / 'run')
 
 
 def test_a_vocabulary_with_more_words_needs_no_size(source, tmp_path):
