@@ -81,7 +81,7 @@ def test_the_command_writes_features_and_draws(tmp_path):
   [
     ('--model=x a', '--output is missing; name a .npz'),
     ('--model=x --output=x', 'either in a file, --input, or as arg'),
-    ('--model=none --output=x a', 'none is not a folder, a checkpoint'),
+    ('--model=none --output=x a', 'none is neither a folder nor a checkpoint'),
     ('--model=x --attention_plot=x a b', 'draws one sentence, not 2'),
     (
       '--model=x --output=x --layer=1 a',

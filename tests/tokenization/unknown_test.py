@@ -42,3 +42,9 @@ def test_the_likeliest_reason_is_named(word, reason):
     examine([*texts, *[word] * 40])
   # Of few tokens, no share is too large.
   assert examine([word])[0] == 1
+
+
+def test_blank_words_which_tags_have_are_not_unknown():
+  words = ['the', ' ', 'cat', ''] * 30
+  ids = np.array([5, 1, 6, 1] * 30)
+  assert unknown.examine(_CASED, ids, words, 'dev') == (0, '')
