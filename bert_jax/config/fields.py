@@ -574,7 +574,13 @@ FIELDS: dict[str, Field] = {
     Range(1, 2**31 - 1),
     SAME_RESULT,
   ),
-  'log.every': Field(100, 'steps between rows of the log', _STEPS, SAME_RESULT),
+  'log.every': Field(
+    100,
+    'steps between printed rows of the log, at most; others are logged between '
+    'them, so that a run has 60 rows at least',
+    _STEPS,
+    SAME_RESULT,
+  ),
   'checkpoint.every': Field(
     5_000, 'steps between checkpoints', _STEPS, SAME_RESULT
   ),

@@ -29,6 +29,8 @@ _SMALL = 0.05
 _TINY = 0.2
 _LOW = 0.5  # nor is a loss below that, as of one wrong row in a batch of 16
 _LONG_WAIT = 0.1  # share of the time
+_ROWS = 60  # of a run, at least: its curves show the warm-up and the fall
+_SECONDS = 10.0  # after a row, before a line on the terminal asks for another
 # Standard deviations of a normal distribution per median absolute deviation.
 _PER_DEVIATION = 1.4826
 
@@ -72,11 +74,16 @@ class SpikeWatch:
 
 
 class Meter:
-  """Collects metrics and writes a row every `every` steps.
+  """Collects metrics and writes rows, some of which the terminal is shown, too.
+
+  A row sums up the steps since the row before. The terminal is shown the last one,
+  those at multiples of `every`, and now and then one of those between, which are
+  as many as a run needs to have 60.
 
   Args:
     status: is told the loss of each row.
-    every: steps between rows.
+    every: steps between rows, at most.
+    steps: of the run.
   """
 
   def __init__(
@@ -92,6 +99,8 @@ class Meter:
     self._log, self._bar, self._status = log, bar, status
     self._task, self._losses = task, losses
     self._every, self._steps = every, steps
+    parts = -(-every // max(steps // _ROWS, 1))
+    self._most = -(-every // parts)  # steps of a row, about equally many
     self._watch = SpikeWatch()
     self._is_first = True  # of a phase, whose first batch is waited for
     self._pending = None
@@ -140,10 +149,7 @@ class Meter:
     self._pending = step, metrics, costs
 
   def flush(self):
-    """Reads the pending metrics; writes a row if one is due.
-
-    The terminal is also shown, now and then, what the next row would be.
-    """
+    """Reads the pending metrics; writes a row if one is due."""
     if self._pending is None:
       return
     step, metrics, costs = self._pending
@@ -164,11 +170,12 @@ class Meter:
       self._grad_norm = float(metrics['grad_norm'])
     else:
       self._skip(step, metrics)
-    if step % self._every == 0 or step == self._steps:
-      self._write(step, metrics)
+    shown = step % self._every == 0 or step == self._steps
+    due = progress.is_due(self._opened, self._shown)
+    slow = time.monotonic() - self._start - self._paused >= _SECONDS
+    if shown or self._count >= self._most or (due and slow):
+      self._write(step, metrics, shown or due)
       self._begin()
-    elif progress.is_due(self._opened, self._shown):
-      self._show(step, *self._find_row(metrics))
 
   def _skip(self, step, metrics):
     self._skipped += 1
@@ -209,13 +216,14 @@ class Meter:
     yield
     self._paused += time.monotonic() - start
 
-  def _write(self, step, metrics):
+  def _write(self, step, metrics, shown):
     means, row = self._find_row(metrics)
     self._log.write('train', step, row)
     if means:
       self._status.note(loss=means['loss'])
-    self._show(step, means, row)
-    late = row['data_wait'] > _LONG_WAIT and not self._is_first
+    if shown:
+      self._show(step, means, row)
+    late = row['data_wait'] > _LONG_WAIT and not self._is_first and shown
     self._is_first = False
     if late and self._advises:
       self._advises = False

@@ -67,7 +67,7 @@ def test_a_run_logs_evaluates_and_saves(watched):
   assert {
     kind: [row['step'] for row in found] for kind, found in rows.items()
   } == {
-    'train': [2, 4, 6],
+    'train': [1, 2, 3, 4, 5, 6],
     'eval': [4, 6],
     'checkpoint': [4, 6],
   }

@@ -48,9 +48,17 @@ def make_metrics(loss, finite=True):
 COSTS = {'sequences': 8, 'tokens': 40, 'flops': 1e12, 'waited': 1.0}
 
 
-def make_meter(rows, bar, every, **changes):
-  task = training.make_task(training.small_config(), **changes)
-  return meter.Meter(rows, bar, NOTHING, every, 4, task, ('mlm_loss',))
+def make_meter(rows, bar, every, steps=6000):
+  task = training.make_task(training.small_config())
+  return meter.Meter(rows, bar, NOTHING, every, steps, task, ('mlm_loss',))
+
+
+def add_quickly(found, clock, steps):
+  """Adds steps that take a tenth of a second each."""
+  for step in steps:
+    clock[0] += 0.1
+    found.add(step, make_metrics(3.0), COSTS)
+  found.flush()
 
 
 @pytest.mark.parametrize(
@@ -89,14 +97,36 @@ def test_a_row_says_what_the_time_went_for(clock):
 
 def test_the_terminal_is_told_before_a_row_is_due(clock):
   bar = training.Bar()
-  found = make_meter(Log(), bar, 4)
+  rows = Log()
+  found = make_meter(rows, bar, 240, 240)  # four steps a row
   with found.paused():
     clock[0] += 100.0  # compiling, which says nothing of the speed
   for step in (1, 2, 3, 4):
     clock[0] += 5.0  # and 2 to read the metrics of the step before
     found.add(step, make_metrics(3.0, OnDevice(clock)), COSTS)
-  [line] = bar.lines  # two steps of 8 rows in 19 seconds, and two more to go
-  assert line.startswith('step 2/4 |') and line.endswith('| 00:19 left')
+  [line] = bar.lines  # two steps of 8 rows in 19 seconds, and 238 more to go
+  assert line.startswith('step 2/240 |') and line.endswith('| 37:41 left')
+  assert [step for _, step, _ in rows.rows] == [2]
+
+
+@pytest.mark.parametrize('every', [1680, 1425, 50])
+def test_a_run_has_sixty_rows_and_few_lines(clock, every):
+  rows, bar = Log(), training.Bar()
+  found = make_meter(rows, bar, every, 8400)  # that take 14 minutes
+  add_quickly(found, clock, range(1, 8401))
+  steps = [step for _, step, _ in rows.rows]
+  assert len(steps) >= 60 and steps[0] <= 140 and steps[-1] == 8400
+  assert max(np.diff(steps)) <= min(every, 140)
+  assert min(np.diff(steps)) >= 50  # none has the noise of a few batches
+  assert set(range(every, 8400, every)) <= set(steps)
+  assert len(bar.lines) <= 20 or every == 50
+
+
+def test_a_short_run_has_a_row_a_step(clock):
+  rows, bar = Log(), training.Bar()
+  add_quickly(make_meter(rows, bar, 10, 30), clock, range(1, 31))
+  assert [step for _, step, _ in rows.rows] == [*range(1, 31)]
+  assert len(bar.lines) == 3
 
 
 @pytest.mark.parametrize('platform, said', [('gpu', 1), ('cpu', 0)])
@@ -122,11 +152,9 @@ def test_devices_that_wait_for_batches_are_said_once(
 
 def test_the_last_update_has_a_row_though_none_is_due(clock):
   rows = Log()
-  found = make_meter(rows, training.Bar(), 3)
-  for step in (1, 2, 3, 4):
-    found.add(step, make_metrics(3.0, OnDevice(clock)), COSTS)
-  found.flush()
-  assert [step for _, step, _ in rows.rows] == [3, 4]
+  found = make_meter(rows, training.Bar(), 3, 302)
+  add_quickly(found, clock, range(295, 303))
+  assert [step for _, step, _ in rows.rows] == [297, 300, 302]
 
 
 def test_the_metrics_of_a_step_are_read_after_the_next_was_dispatched(clock):
