@@ -21,7 +21,8 @@ from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.workdir import fingerprint, log, paths
 
 _PIECES = 24  # tokens of an example, at most
-_ABOUT = 'kind', 'step', 'seconds'  # of a row of the log, not of the model
+# Of a row of the log, not of the model.
+_ABOUT = 'kind', 'step', 'seconds', 'seq_length'
 
 
 def finish(
@@ -148,8 +149,10 @@ def _print_summary(config, workdir: str, exported: str | None, rows, last):
       f'{constant:.1%})'
     )
   gain = facts['unigram_entropy'] - last['mlm_loss']
+  length = last.get('seq_length')  # if the phases have several
+  where = f' in rows of {length} tokens' if length else ''
   print(
-    f'\nheld-out after {last["step"]:,} steps: MLM loss '
+    f'\nheld-out after {last["step"]:,} steps{where}: MLM loss '
     f'{last["mlm_loss"]:.3f} ({abs(gain):.2f} nats '
     f'{"below" if gain >= 0 else "above"} the unigram entropy '
     f'{facts["unigram_entropy"]:.3f}), perplexity '

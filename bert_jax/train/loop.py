@@ -39,6 +39,7 @@ def run_phase(
     errors.Interrupted: after a signal, with the state saved.
   """
   first, end = int(state.step), phase.first + phase.steps
+  another_next = _changes_length(run, phase.number + 1)
   every, save_every = run.config.eval.every, run.config.checkpoint.every
   update = _by_length(compiled, programs.TRAIN)
   evaluation = _by_length(compiled, programs.EVALUATE)
@@ -48,6 +49,16 @@ def run_phase(
     _check_first_batch(run, phase, state, evaluation)
     if run.task.evaluate_first:
       _evaluate(run, phase, 0, state, evaluation)
+  # One without steps is evaluated only at its end.
+  if (
+    phase.steps and first == phase.first and _changes_length(run, phase.number)
+  ):
+    run.bar.write(
+      f'phase {phase.number}: rows of {phase.seq_length} tokens, '
+      f'{phase.steps:,} steps'
+    )
+    if every:
+      _evaluate(run, phase, first, state, evaluation)
   run.stop_if_asked(first, state)
   flops = {
     length: run.objective.flops(dataclasses.replace(phase, seq_length=length))
@@ -75,10 +86,20 @@ def run_phase(
     predictions = {}
     if end == sum(run.config.phases.steps):
       state, predictions = _end_run(run, phase, end, state, evaluation)
-    elif every and end % every == 0:
+    elif every and (end % every == 0 or another_next):
       _evaluate(run, phase, end, state, evaluation)
     run.stop_if_asked(end, state)
   return state, predictions
+
+
+def _changes_length(run, number) -> bool:
+  """Returns whether a phase follows one of another length.
+
+  The change is evaluated before and after it: losses at different lengths do not
+  compare.
+  """
+  lengths = run.config.phases.seq_length
+  return 0 < number < len(lengths) and lengths[number - 1] != lengths[number]
 
 
 def _end_run(run, phase, end, state, evaluation):
@@ -189,10 +210,14 @@ def _evaluate(run, phase, step, state, evaluation):
     means |= scores
     seconds = time.monotonic() - start
     work = _count_work(run, step, means)
-    run.log.write('eval', step, {**means, **work, 'seconds': seconds})
+    row, where = {**means, **work, 'seconds': seconds}, ''
+    if len(set(run.config.phases.seq_length)) > 1:
+      row['seq_length'] = phase.seq_length
+      where = f' in rows of {phase.seq_length} tokens'
+    run.log.write('eval', step, row)
     run.status.note(held_out=means)
     run.bar.write(
-      f'held-out at step {step:,} ({seconds:.1f} s): {task.word(means)}'
+      f'held-out at step {step:,}{where} ({seconds:.1f} s): {task.word(means)}'
     )
   if task.keep_best:
     run.save_best(step, state, next(iter(scores.values())))

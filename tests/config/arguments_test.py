@@ -43,6 +43,9 @@ def test_steps_are_those_of_all_phases():
   assert c.optimizer.warmup_steps == 30  # of 10,000
   assert c.log.every == 100
   assert c.eval.every == c.checkpoint.every == 600
+  assert c.eval.sequences == 500  # the fewest, more than 0.3 % of 10,000
+  c = config.apply_arguments(config.pretraining('base'), 'steps=200_000')
+  assert c.eval.sequences == 2000
   c = config.apply_arguments(config.pretraining('base'), 'steps=2')
   assert c.phases.steps == (1, 1)
   c = config.apply_arguments(config.pretraining('base'), 'phases.steps=30')
@@ -53,7 +56,7 @@ def test_steps_are_those_of_all_phases():
   c = config.apply_arguments(c, 'steps=29500')  # twice as many
   assert c.phases.steps == (9500, 9500, 9500, 1000)
   assert c.phases.warmups == (800, 0, 0, 200)
-  assert c.optimizer.warmup_steps == 20_000
+  assert c.optimizer.warmup_steps == 20_000 and c.eval.sequences == 10_000
   c = config.apply_arguments(config.finetuning('base'), 'steps=5,eval.every=9')
   assert c.phases.steps == (5,) and c.eval.every == 9
 
