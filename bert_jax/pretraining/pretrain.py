@@ -51,6 +51,7 @@ def make_objective(
     counts=functools.partial(count_targets, with_nsp=nsp),
     compute=functools.partial(compute_sums, module, groups=groups),
     batch_shapes=functools.partial(batch_shapes, config),
+    evaluate_as=functools.partial(batches.evaluate_as, config),
     flops=lambda phase: (
       phase.batch_size
       * computed.flops_per_sequence(

@@ -156,7 +156,12 @@ def _check_first_batch(run, phase, state, evaluation):
   task, bar, mesh = run.task, run.bar, run.mesh
   with run.meter.paused():
     own = device_mesh.find_own_rows(mesh, phase.eval_batch_size)
-    batch = device_mesh.put_batch(mesh, task.train_batch(phase, 0, own))
+    batch = task.train_batch(phase, 0, own)
+    evaluated = run.objective.evaluate_as(phase)
+    shapes = run.objective.batch_shapes(evaluated, phase.eval_batch_size)
+    # Held-out batches may have fewer predictions.
+    cut = {k: x[tuple(map(slice, shapes[k].shape))] for k, x in batch.items()}
+    batch = device_mesh.put_batch(mesh, cut)
     sums, _ = evaluation(state.params, batch)
     if distributed.is_first():
       whole = task.train_batch(phase, 0, np.arange(phase.batch_size))

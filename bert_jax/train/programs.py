@@ -107,8 +107,11 @@ def list_phase(
   key = jax.eval_shape(lambda: step.run_key(config))
   rows = device_mesh.row_sharding(mesh)
   batch, held_out = (
-    jax.tree.map(lambda x: _place(x, rows), objective.batch_shapes(phase, size))
-    for size in (phase.batch_size, phase.eval_batch_size)
+    jax.tree.map(lambda x: _place(x, rows), objective.batch_shapes(sizes, size))
+    for sizes, size in (
+      (phase, phase.batch_size),
+      (objective.evaluate_as(phase), phase.eval_batch_size),
+    )
   )
   make = functools.partial(Program, phase=phase.number, length=phase.seq_length)
   train = step.jit_train(config, objective, phase, mesh)

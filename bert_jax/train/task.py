@@ -71,6 +71,7 @@ class Objective:
     batch_shapes: (phase, rows) -> {name: jax.ShapeDtypeStruct} of a batch.
     flops: (phase) -> matrix-product FLOPs of an update.
     expected_loss: loss of untrained parameters in nats; None if unknown.
+    evaluate_as: (phase) -> the phase with the sizes of its held-out batches.
     lengths: (phase) -> lengths that its batches may have, ascending; the last
       is phase.seq_length. All are compiled before the first step.
   """
@@ -82,6 +83,7 @@ class Objective:
   batch_shapes: Callable[[Phase, int], dict]
   flops: Callable[[Phase], float]
   expected_loss: float | None
+  evaluate_as: Callable[[Phase], Phase] = lambda phase: phase
   lengths: Callable[[Phase], tuple[int, ...]] = use_longest
 
 

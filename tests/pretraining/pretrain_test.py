@@ -101,8 +101,13 @@ def test_a_phase_of_the_same_length_continues_the_epoch(directory):
 
 @pytest.mark.parametrize(
   'changes',
-  [{}, {'data__pack': 3}, {'objective__kind': 'ltr', 'objective__nsp': False}],
-  ids=['mlm', 'packed', 'ltr'],
+  [
+    {},
+    {'data__pack': 3},
+    {'objective__kind': 'ltr', 'objective__nsp': False},
+    {'objective__initial_mask_rate': 0.4, 'phases__max_predictions': (13, 26)},
+  ],
+  ids=['mlm', 'packed', 'ltr', 'falling'],
 )
 def test_shapes_are_known_without_data(directories, changes):
   c = make_config(**changes)
@@ -111,6 +116,29 @@ def test_shapes_are_known_without_data(directories, changes):
   assert {name: (x.shape, x.dtype) for name, x in found.items()} == {
     name: (x.shape, x.dtype) for name, x in batch.items()
   }
+  made, phase = (
+    pretrain.make_task(c, directories[c.data.pack]),
+    task.list_phases(c)[0],
+  )
+  batch, evaluated = (
+    made.eval_batch(phase, 0),
+    made.objective(c).evaluate_as(phase),
+  )
+  found = pretrain.batch_shapes(c, evaluated, 16)
+  assert {name: x.shape for name, x in found.items()} == {
+    name: x.shape for name, x in batch.items()
+  }
+
+
+def test_phases_that_differ_in_predictions_alone_evaluate_alike(directory):
+  c = make_config(
+    objective__initial_mask_rate=0.4,
+    phases__seq_length=(32, 32),
+    phases__batch_size=(16, 16),
+    phases__max_predictions=(13, 9),
+  )
+  made, phases = pretrain.make_task(c, directory), task.list_phases(c)
+  assert same(*(made.eval_batch(phase, 0) for phase in phases))
 
 
 def test_evaluation_sees_each_row_once_and_pads_the_last_batch(directory):
