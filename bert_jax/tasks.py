@@ -83,7 +83,7 @@ def define(this: supervised.Supervised) -> Definition:
   return Definition(
     take_model=starting.take_model,
     check_input=functools.partial(task_data.check_input, this),
-    prepare=functools.partial(task_data.prepare, this),
+    prepare=lambda config, workdir: None,  # files are read at each start
     open=functools.partial(task_data.open_data, this),
     complete=completion.complete,
     make_task=functools.partial(batches.make_task, this),

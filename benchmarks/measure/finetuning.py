@@ -78,12 +78,13 @@ def prepare(name, args, folder):
   c.init_from, workdir = model, os.path.join(folder, 'run')
   definition = tasks.get(c)
   c = definition.take_model(c, workdir)
-  definition.prepare(c, workdir)
   data = definition.open(c, workdir)
   c = definition.complete(c, data, workdir)
   c.finetuning.by_length = True  # however few updates there are
   config_check.check(c)
-  settings['data'] = data.directory
+  rows = data.splits['train']
+  np.savez(f'{folder}/train.npz', labels=rows.labels, **rows.encoded._asdict())
+  settings['data'] = folder  # of both
   settings['config'] = flatten(c)
   write()
   return path
@@ -93,13 +94,13 @@ def train(settings) -> float:
   """Runs the training loop of bert_jax.main; returns rows/s."""
   from bert_jax import tasks
   from bert_jax.config import unflatten
-  from bert_jax.finetuning import task_data
   from bert_jax.train import fit
   from bert_jax.workdir import status
 
   c, ends = unflatten(settings['config']), []
-  data = task_data.read(tasks.SUPERVISED[c.task], settings['data'])
-  task = tasks.get(c).make_task(c, data)
+  definition = tasks.get(c)
+  data = definition.open(c, os.path.join(settings['data'], 'run'))
+  task = definition.make_task(c, data)
 
   class Clock(status.Nothing):
     """Is told by the training loop after each update."""
@@ -117,13 +118,14 @@ def train(settings) -> float:
 def predict(settings) -> float:
   """Computes the outputs of all rows, as bert_jax.predict does; returns rows/s."""
   from bert_jax import tasks
+  from bert_jax.config import unflatten
   from bert_jax.finetuning import predictions
   from bert_jax.inference import source
 
   model = source.read(settings['model'])
   task = tasks.SUPERVISED[model.head.task]
-  with np.load(os.path.join(settings['data'], 'train.npz')) as file:
-    split = task.rows.unpack(dict(file))
+  data = task.read(unflatten(settings['config']), model.tokenizer)
+  split = data.splits['train']
   size = settings['predict_batch']
   for _ in range(2):
     begin = time.perf_counter()

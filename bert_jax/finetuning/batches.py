@@ -75,12 +75,12 @@ def make_task(
 ) -> task.Task:
   """Returns a task of fine-tuning, as the training loop takes it."""
   others = {
-    name: make_rows(config, split, data.pad_id)
+    name: make_rows(config, split, data.tokenizer.pad_id)
     for name, split in data.splits.items()
     if name != 'train'
   }
   dev = others.pop('dev')
-  train = Batches(config, data.splits['train'], data.pad_id)
+  train = Batches(config, data.splits['train'], data.tokenizer.pad_id)
 
   bias = None
   if config.finetuning.head_bias == 'labels':

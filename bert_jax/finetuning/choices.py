@@ -55,7 +55,6 @@ class Choices(row_task.RowTask):
 
   name = 'choice'
   pipeline, auto = 'multiple-choice', 'MultipleChoice'
-  rows = ChoiceRows
   cut = 'choice'
   needed = 'text', 'choices'
 

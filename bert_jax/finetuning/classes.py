@@ -43,7 +43,6 @@ class Classes(row_task.RowTask):
 
   name = 'classification'
   pipeline, auto = 'text-classification', 'SequenceClassification'
-  rows = TextRows
 
   def read_file(self, source, split, path):
     """Reads a table of a GLUE task, or of texts."""

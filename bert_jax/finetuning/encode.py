@@ -1,10 +1,11 @@
 """Rows of ids: encoded texts and pairs, their batches, what is predicted."""
 
 import dataclasses
+import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -146,10 +147,6 @@ def chain(
   )
 
 
-# In names of arrays: prefix of the fields of `encoded`; suffix of JSON.
-_ENCODED, _JSON = 'encoded.', '.json'
-
-
 @dataclasses.dataclass(frozen=True)
 class Rows:
   """N rows. A task may add fields, which are arrays or JSON values.
@@ -249,28 +246,14 @@ class Rows:
       kept[name][rows] = x[: len(rows)]
     return kept
 
-  def pack(self) -> dict[str, np.ndarray]:
-    """Returns all fields as arrays by name, to be written; see `unpack`."""
-    fields = {x.name: getattr(self, x.name) for x in dataclasses.fields(self)}
-    encoded = fields.pop('encoded')._asdict()
-    fields |= {_ENCODED + name: x for name, x in encoded.items()}
-    found = {}
-    for name, x in fields.items():
-      if isinstance(x, np.ndarray):
-        found[name] = x
-      else:  # as ASCII, which can hold invalid Unicode, too
-        found[name + _JSON] = np.frombuffer(json.dumps(x).encode(), np.uint8)
-    return found
-
-  @classmethod
-  def unpack(cls, arrays: dict[str, np.ndarray]) -> Self:
-    """Returns the rows whose arrays `pack` returned."""
-    fields = {}
-    for name, x in arrays.items():
-      known = json.loads(x.tobytes()) if name.endswith(_JSON) else x
-      fields[name.removesuffix(_JSON)] = known
-    encoded = Encoded(*(fields.pop(_ENCODED + x) for x in Encoded._fields))
-    return cls(encoded, **fields)
+  def compute_sha256(self) -> str:
+    """Returns a hash of all fields."""
+    digest = hashlib.sha256()
+    encoded, *fields = (getattr(self, x.name) for x in dataclasses.fields(self))
+    for x in (*encoded, *fields):
+      is_array = isinstance(x, np.ndarray)
+      digest.update(x.tobytes() if is_array else json.dumps(x).encode())
+    return digest.hexdigest()
 
 
 def batch_by_length(

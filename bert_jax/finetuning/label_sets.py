@@ -34,7 +34,6 @@ class LabelSets(row_task.RowTask):
 
   name = 'multi_label'
   pipeline, auto = 'text-classification', 'SequenceClassification'
-  rows = LabelRows
   tuned = 'a text has a label if its probability is above {:.3f}'
 
   def read_table(self, table, columns, needs_label, asked):

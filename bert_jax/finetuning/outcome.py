@@ -12,7 +12,6 @@ from ml_collections import config_dict
 import bert_jax
 from bert_jax import errors
 from bert_jax.config import flatten, model_config
-from bert_jax.data import manifest_file
 from bert_jax.finetuning import completion, supervised
 from bert_jax.inference import fine_tuned
 from bert_jax.interop import hugging_face
@@ -136,7 +135,7 @@ def _export(run, results) -> str | None:
     paths.export(run.workdir),
     {name: x for name, x in run.params.items() if name != 'classifier'},
     model_config(config),
-    manifest_file.load_tokenizer(run.data.directory),
+    run.data.tokenizer,
     make_card(run.task, config, run.data.labels, results, size),
     head,
   )

@@ -3,6 +3,7 @@
 import functools
 import os
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -31,7 +32,6 @@ class Spans(supervised.Supervised):
   name = 'spans'
   pipeline, auto = 'question-answering', 'QuestionAnswering'
   counted = 'questions'
-  rows = span_windows.Questions
   unit = place = 'question'
   extension = '.json'
   outputs = splits.QUESTIONS
@@ -87,8 +87,9 @@ class Spans(supervised.Supervised):
     return rows, {'counts': counts, 'warnings': warnings}
 
   def list_shapes(self, config, module, phase, rows):
+    pairs = jax.ShapeDtypeStruct((rows, 2), jnp.int32)
     shapes = super().list_shapes(config, module, phase, rows)
-    return shapes | {'starts': shapes['labels']}
+    return shapes | {'labels': pairs, 'starts': pairs}
 
   def make_compute(self, settings):
     """Returns the sums for answers of the settings' length."""

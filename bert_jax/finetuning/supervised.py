@@ -2,8 +2,8 @@
 
 A task is one class, a `Supervised`, in one file: how the user's files become
 rows, what is learnt from them, and how predictions are used. All else is done
-once, for every task: `task_data` keeps the rows, `batches` puts them in order,
-`outcome` ends a run and `predictions` predicts for a file.
+once, for every task: `batches` puts the rows in order, `outcome` ends a run and
+`predictions` predicts for a file.
 """
 
 import abc
@@ -38,15 +38,14 @@ class Data(NamedTuple):
     splits: {name: rows of a split}.
     labels: names of the model's outputs, such as classes; () for a number.
     manifest: facts about the data, for `manifest.json`: `splits` has the facts
-      about each split, with `rows` and `longest`, its longest row's tokens.
-    directory: where the data are kept; '' if they are not.
+      about each split, with `rows`, `longest`, its longest row's tokens, and
+      `sha256`, see `Rows.compute_sha256`.
   """
 
   splits: dict[str, encode.Rows]
   labels: tuple[str, ...]
-  pad_id: int
+  tokenizer: Tokenizer
   manifest: dict[str, Any]
-  directory: str = ''
 
 
 class Supervised(abc.ABC):
@@ -60,7 +59,6 @@ class Supervised(abc.ABC):
     auto: class of transformers after `AutoModelFor`; '' if it has none, so that
       nothing is exported.
     counted: noun of the card for what is counted.
-    rows: the class of its rows.
     unit: the noun for what files hold and what is resampled for intervals.
     place: what identifies a unit, to print.
     extension: of its files in the folder `predictions`.
@@ -74,7 +72,6 @@ class Supervised(abc.ABC):
   pipeline: str
   auto = ''
   counted = 'rows'
-  rows: type[encode.Rows] = encode.Rows
   unit, place = 'row', 'line'
   extension = '.tsv'
   outputs: tuple[str, ...] = table_files.EXTENSIONS
@@ -110,6 +107,7 @@ class Supervised(abc.ABC):
         'path': content.path,
         'origin': content.origin or content.path,
         'rows': rows[split].size,
+        'sha256': rows[split].compute_sha256(),
         'longest': int(rows[split].lengths.max()),
         'truncated': rows[split].encoded.truncated,
         'unknown': round(share, 6),
@@ -121,10 +119,9 @@ class Supervised(abc.ABC):
           if names
         },
       }
-    pad = tokenizer.pad_id
-    about = {'labels': list(labels), 'pad_id': pad, 'splits': facts}
-    about['unread'] = splits.list_unread(source)
-    return Data(rows, tuple(labels), pad, about)
+    unread = splits.list_unread(source)
+    about = {'labels': list(labels), 'splits': facts, 'unread': unread}
+    return Data(rows, tuple(labels), tokenizer, about)
 
   @abc.abstractmethod
   def read_file(
@@ -199,7 +196,7 @@ class Supervised(abc.ABC):
   ) -> dict[str, jax.ShapeDtypeStruct]:
     """Returns the shapes of the arrays of a batch."""
     return fine_tuned.list_inputs(module, rows, phase.seq_length) | {
-      'labels': jax.ShapeDtypeStruct((rows, *self.rows.label_shape), jnp.int32),
+      'labels': jax.ShapeDtypeStruct((rows,), jnp.int32),
       'label_weights': jax.ShapeDtypeStruct((rows,), jnp.float32),
     }
 

@@ -69,7 +69,6 @@ class Tags(supervised.Supervised):
   name = 'tagging'
   pipeline, auto = 'token-classification', 'TokenClassification'
   counted = 'words'
-  rows = Words
   unit = 'sentence'
   extension = '.conll'
   outputs = splits.WORDS

@@ -1,5 +1,6 @@
 """Reads and writes the tokenizer files of a model's folder."""
 
+import hashlib
 import math
 import os
 from typing import Any
@@ -219,8 +220,16 @@ def _has_capitals(vocab):
 
 def write(directory: str, tokenizer: Tokenizer):
   """Writes vocab.txt."""
-  text = ''.join(f'{word}\n' for word in tokenizer.vocab)
-  files.write_text(os.path.join(directory, NAME), text)
+  files.write_text(os.path.join(directory, NAME), _to_text(tokenizer))
+
+
+def compute_sha256(tokenizer: Tokenizer) -> str:
+  """Returns the hash of the vocab.txt of a tokenizer."""
+  return hashlib.sha256(_to_text(tokenizer).encode()).hexdigest()
+
+
+def _to_text(tokenizer):
+  return ''.join(f'{word}\n' for word in tokenizer.vocab)
 
 
 def check_size(tokenizer: Tokenizer, config: bert_config.BertConfig):

@@ -140,7 +140,7 @@ def make_batch(tmp_path, length=12):
   """Returns a batch of 2 rows of 3 choices, and their data."""
   _, data = make(tmp_path)
   split = data.splits['train']
-  batch = split.make_batch(np.array([1, 0]), length, data.pad_id)
+  batch = split.make_batch(np.array([1, 0]), length, data.tokenizer.pad_id)
   return batch, split
 
 

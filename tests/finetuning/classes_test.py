@@ -15,7 +15,6 @@ from bert_jax.finetuning import (
   batches,
   classes,
   supervised,
-  task_data,
 )
 from bert_jax.finetuning.readers.glue import TASKS
 from bert_jax.inference import source
@@ -43,7 +42,7 @@ def test_what_is_written_is_read(tmp_path):
   assert (
     train.labels.tolist() == [0, 1, 0, 0] and train.labels.dtype == np.int32
   )
-  assert found.labels == ('a', 'b') and found.pad_id == 0
+  assert found.labels == ('a', 'b') and found.tokenizer == models.TOKENIZER
   facts = found.manifest['splits']['train']
   assert (facts['rows'], facts['longest'], facts['truncated']) == (4, 16, 1)
   assert facts['labels'] == {'a': 3, 'b': 1}
@@ -114,20 +113,6 @@ def test_dev_rows_that_are_training_rows_are_said(tmp_path, capsys):
   ) in capsys.readouterr().out
 
 
-def test_a_run_that_has_begun_refuses_changed_files_not_deleted_ones(tmp_path):
-  make(tmp_path, ['the cat,a', 'dogs,b'])
-  c = made.make_config(str(tmp_path / 'source'), str(tmp_path / 'texts'))
-  run, train = str(tmp_path / 'run'), tmp_path / 'texts' / 'train.csv'
-  (tmp_path / 'run' / 'checkpoints' / '5').mkdir(parents=True)
-  task_data.prepare(classes.TASK, c, run)
-  old = train.read_text()
-  train.write_text(old.replace('cat,a', 'cat,b'))  # as many bytes as before
-  with pytest.raises(errors.UserError, match=r'has changed .*train.csv\)'):
-    task_data.prepare(classes.TASK, c, run)
-  train.unlink()
-  task_data.prepare(classes.TASK, c, run)
-
-
 @pytest.mark.slow
 def test_a_run_that_is_interrupted_ends_with_the_same_parameters(
   finetuned, tmp_path, monkeypatch
@@ -146,9 +131,7 @@ def test_a_run_that_is_interrupted_ends_with_the_same_parameters(
     patched.setattr(batches.Batches, 'train_batch', fail)
     with pytest.raises(InterruptedError):
       main.run(c, workdir)
-  # Neither the model nor the texts are needed any more.
-  shutil.rmtree(c.init_from)
-  shutil.rmtree(tmp_path / 'texts')
+  shutil.rmtree(c.init_from)  # is not needed any more
   main.run(c, workdir)
   assert made.list_logged(workdir, 'checkpoint')[-1]['fingerprint'] == done
 
@@ -341,7 +324,7 @@ def test_a_submission_has_ids_and_what_is_predicted(
   c, known = made.make_config('', '', **{'finetuning.glue': name}), TASKS[name]
   assert classes.TASK.list_columns(c) == ('sentence1', 'sentence2')
   split = classes.TextRows(None, None, not known.labels, ['7', '3', '4'])
-  data = supervised.Data({'test': split}, known.labels, 0, {})
+  data = supervised.Data({'test': split}, known.labels, models.TOKENIZER, {})
   found = {'test': {'chosen': np.array(chosen)}}
   classes.TASK.write_more(c, str(tmp_path), data, found)
   lines = made.read_lines(tmp_path, 'submission', f'{known.folder}.tsv')

@@ -18,7 +18,6 @@ from bert_jax.finetuning import (
   completion,
   outcome,
   starting,
-  task_data,
 )
 from bert_jax.workdir import claim
 from tests.finetuning import made
@@ -56,9 +55,9 @@ def test_rows_longer_than_those_of_pre_training_are_said(tmp_path, monkeypatch):
 
 
 def test_predictions_take_as_many_tokens_as_were_asked_for(tmp_path):
-  c = complete(tmp_path, **{'phases.seq_length': (12,)})
+  c = made.configure(tmp_path, **{'phases.seq_length': (12,)})
+  c, data = made.prepare(c, str(tmp_path / 'run'))
   assert c.phases.seq_length == (8,)  # that of the longest row
-  data = task_data.read(classes.TASK, str(tmp_path / 'run' / 'data'))
   params = {'classifier': {'kernel': np.ones((8, 2)), 'bias': np.ones(2)}}
   run = outcome.Run(classes.TASK, c, '', data, params, {}, None, 0)
   assert outcome.make_head(run).max_length == 12

@@ -36,7 +36,7 @@ def check_predict(workdir, texts, tmp_path):
 def test_results_that_cannot_be_written_are_one_line(tmp_path, monkeypatch):
   monkeypatch.setattr(outcome, 'score', lambda run: {})
   (tmp_path / 'results.json').mkdir()
-  data = supervised.Data({'dev': None}, (), 0, {})
+  data = supervised.Data({'dev': None}, (), models.TOKENIZER, {})
   params = models.make_params(made.BERT)
   with pytest.raises(errors.UserError, match='cannot write .*results.json: Is'):
     outcome.finish(

@@ -19,7 +19,6 @@ from bert_jax.finetuning import (
   span_answers,
   span_windows,
   spans,
-  task_data,
 )
 from bert_jax.finetuning.readers import squad
 from bert_jax.model import classifier
@@ -305,19 +304,6 @@ def make(tmp_path, rows, dev=None, unanswerable=False):
   if dev is not None:
     write_squad(folder / 'dev.json', dev)
   return c
-
-
-def test_what_is_written_is_read(tmp_path):
-  dev = [('x', 'cat', 'The \ud800CAT', [('CAT', 5)])]
-  c = make(tmp_path, [('a', 'dog', 'the dog', [('dog', 4)])], dev)
-  folder = str(tmp_path / 'data')
-  task_data.write(spans.TASK, c, folder, models.TOKENIZER)
-  found = task_data.read(spans.TASK, folder)
-  for name, split in read(c)[0].splits.items():
-    again = found.splits[name]
-    models.assert_same(dataclasses.asdict(again), dataclasses.asdict(split))
-    assert again.labels.tolist() == [[4, 4]]
-  assert found.labels == ('start', 'end') and found.pad_id == 0
 
 
 def test_wrong_places_of_answers_are_left_out_counted_and_said(tmp_path):

@@ -1,6 +1,7 @@
-"""Tests of the folder with the encoded data of a run."""
+"""What a run keeps of its data, and what it says if they change."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -8,49 +9,75 @@ import pytest
 from bert_jax import errors
 from bert_jax.data import manifest_file
 from bert_jax.finetuning import classes, task_data
+from bert_jax.runtime import files, storage
 from bert_jax.tokenization.tokenizer import AddedWord
+from bert_jax.workdir import checkpoint_reader
 from tests import models
 from tests.finetuning import made
 
 
-def write(root, **changes):
-  """Writes the data of a run, which has just its train and dev files."""
-  c = made.configure(root, **changes)
-  (root / 'texts' / 'test.csv').unlink(missing_ok=True)
-  task_data.write(classes.TASK, c, str(root / 'data'), models.TOKENIZER)
-  return c
+def open_data(c, workdir):
+  return task_data.open_data(classes.TASK, c, str(workdir))
 
 
-def test_what_is_written_is_read_and_an_earlier_folder_replaced(tmp_path):
-  write(tmp_path, **{'data.max_documents': 8})
-  c = write(tmp_path)
-  found = task_data.read(classes.TASK, str(tmp_path / 'data'))
-  expected = classes.TASK.read(c, models.TOKENIZER)
-  assert list(found.splits) == ['train', 'dev']
-  for name, split in expected.splits.items():
-    np.testing.assert_array_equal(found.splits[name].labels, split.labels)
-    np.testing.assert_array_equal(
-      found.splits[name].encoded.ids, split.encoded.ids
-    )
-  assert found.labels == ('cat', 'dog') and found.pad_id == 0
-  assert found.directory == str(tmp_path / 'data')
-  assert found.manifest['recipe']['input'] == c.data.input
-  assert found.manifest['recipe']['max_length'] == 8  # that of the longest row
-  names = {path.name for path in (tmp_path / 'data').iterdir()}
-  assert names == {'dev.npz', 'manifest.json', 'train.npz', 'vocab.txt'}
-  tokenizer = manifest_file.load_tokenizer(str(tmp_path / 'data'))
-  assert tokenizer == models.TOKENIZER
+@pytest.fixture(params=['local', 'remote'])
+def begun(request, tmp_path):
+  """Returns the config of a run that has a checkpoint, and its folder."""
+  c, workdir = made.configure(tmp_path), f'{tmp_path}/run'
+  if request.param == 'remote':
+    workdir = f'{request.getfixturevalue("remote")}/run'
+  open_data(c, workdir)
+  checkpoint = f'{workdir}/checkpoints/5/{checkpoint_reader.COMMITTED}'
+  files.write_file(checkpoint, lambda new: files.write_json(new, {}))
+  return c, workdir
 
 
-def test_added_words_stay_whole_in_data_and_in_what_is_read_from_them(tmp_path):
+def test_a_run_keeps_its_tokenizer_but_no_rows(begun):
+  c, workdir = begun
+  assert storage.list_names(f'{workdir}/data') == ['manifest.json', 'vocab.txt']
+  shutil.rmtree(c.init_from)
+  assert open_data(c, workdir).tokenizer == models.TOKENIZER
+
+
+@pytest.mark.parametrize('split', ['train', 'test'])
+def test_a_run_that_has_begun_refuses_changed_files(begun, tmp_path, split):
+  path = tmp_path / 'texts' / f'{split}.csv'
+  old = path.read_text()
+  path.write_text(old.replace('the', 'cat', 1))  # as many bytes as before
+  message = f'changed since .*/run began .*/{split}.csv.; use another'
+  with pytest.raises(errors.UserError, match=message):
+    open_data(*begun)
+  path.write_text(old)
+  open_data(*begun)
+
+
+def test_a_run_that_has_begun_refuses_a_missing_split(begun, tmp_path):
+  (tmp_path / 'texts' / 'test.csv').unlink()
+  with pytest.raises(errors.UserError, match='has changed .*test.csv'):
+    open_data(*begun)
+
+
+def test_every_field_of_rows_is_in_their_hash():
+  rows = [
+    classes.TextRows(made.encode_rows([text], None, 16), labels, False, names)
+    for text in ('cat', 'dog')
+    for labels in (None, np.array([0]), np.array([1]))
+    for names in (['x'], ['\ud800'])
+  ]
+  assert len({x.compute_sha256() for x in rows}) == len(rows)
+
+
+def test_added_words_stay_whole_in_data_and_in_what_is_read_from_them(
+  tmp_path, monkeypatch
+):
   added = (AddedWord('dog', 7, True, False, False, True),)
   words = dataclasses.replace(models.TOKENIZER, added=added)
+  monkeypatch.setattr(task_data.starting, 'read_tokenizer', lambda c: words)
   c = made.configure(tmp_path)
   rows = ['dogs,a', 'catdog,b'] * 9
   made.write_csv(tmp_path / 'texts', train=rows, dev=rows)
-  task_data.write(classes.TASK, c, str(tmp_path / 'data'), words)
-  data = task_data.read(classes.TASK, str(tmp_path / 'data'))
-  assert manifest_file.load_tokenizer(data.directory) == words
+  data = open_data(c, tmp_path)
+  assert manifest_file.load_tokenizer(f'{tmp_path}/data') == words
   assert words.tokens(data.splits['train'].encoded.ids[:8]) == (
     '[CLS] dog [UNK] [SEP] [CLS] cat dog [SEP]'.split()
   )
@@ -58,34 +85,3 @@ def test_added_words_stay_whole_in_data_and_in_what_is_read_from_them(tmp_path):
   assert facts['data']['recipe']['added'] == [list(added[0])]
   lines = classes.TASK.describe_data(data.manifest)
   assert ' tokens, 25.00% of the tokens unknown (' in lines[0]
-
-
-def test_data_in_a_bucket_are_read_from_a_copy(tmp_path, remote, monkeypatch):
-  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
-  c = write(tmp_path)
-  for most in (8, 0):  # the earlier ones are replaced
-    c.data.max_documents = most
-    task_data.write(classes.TASK, c, f'{remote}/data', models.TOKENIZER)
-  found = task_data.read(classes.TASK, f'{remote}/data')
-  expected = task_data.read(classes.TASK, str(tmp_path / 'data'))
-  assert found.manifest == expected.manifest
-  for name, split in expected.splits.items():
-    np.testing.assert_array_equal(
-      found.splits[name].encoded.ids, split.encoded.ids
-    )
-  tokenizer = manifest_file.load_tokenizer(found.directory)
-  assert tokenizer == models.TOKENIZER
-
-
-@pytest.mark.parametrize('name', ['vocab.txt', 'train.npz'])
-def test_a_changed_file_is_refused(tmp_path, name):
-  write(tmp_path)
-  with open(tmp_path / 'data' / name, 'ab') as file:
-    file.write(b'more')
-  with pytest.raises(errors.UserError, match=f'{name} is not the file that'):
-    task_data.read(classes.TASK, str(tmp_path / 'data'))
-
-
-def test_a_folder_that_is_no_data_is_refused(tmp_path):
-  with pytest.raises(errors.UserError, match='is not prepared data'):
-    task_data.read(classes.TASK, str(tmp_path))

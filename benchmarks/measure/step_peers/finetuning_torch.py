@@ -42,12 +42,12 @@ def read_rows(settings: dict) -> list[dict]:
     rows = dict(file)
   found, begin = [], 0
   for end, first, label in zip(
-    *(rows[x].tolist() for x in ('encoded.ends', 'encoded.firsts', 'labels')),
+    *(rows[x].tolist() for x in ('ends', 'firsts', 'labels')),
     strict=True,
   ):
     size = end - begin
     row = {
-      'input_ids': rows['encoded.ids'][begin:end].tolist(),
+      'input_ids': rows['ids'][begin:end].tolist(),
       'token_type_ids': [0] * first + [1] * (size - first),
       'attention_mask': [1] * size,
     }
