@@ -5,7 +5,7 @@ import json
 import urllib.parse
 from typing import NamedTuple
 
-from launch.world import Answer, Unknown, World, ask, request
+from launch.world import Answer, Unknown, World, ask, reading, request
 
 
 class Changed(Exception):
@@ -17,7 +17,7 @@ class Content(NamedTuple):
 
   data: bytes | None  # None if there is no object
   generation: str  # changes with each write; '0' if there is no object
-  now: float  # the bucket's time, seconds since 1970
+  now: float | None  # the bucket's time, seconds since 1970, if it told it
 
   @property
   def text(self) -> str | None:
@@ -46,7 +46,8 @@ def read(world: World, url: str, first: int = 0) -> Content:
   if found.code == 404:
     return Content(None, '0', found.now)
   data = _check(found, url).data
-  return Content(data, found.headers['x-goog-generation'], found.now)
+  with reading(url):
+    return Content(data, found.headers['x-goog-generation'], found.now)
 
 
 def write(world: World, url: str, text, generation: str | None = None) -> str:
@@ -64,7 +65,9 @@ def write(world: World, url: str, text, generation: str | None = None) -> str:
   found = request(world, 'POST', 'storage', path, data)
   if found.code == 412:
     raise Changed(url)
-  return str(json.loads(_check(found, url).data)['generation'])
+  data = _check(found, url).data
+  with reading(url):
+    return str(json.loads(data)['generation'])
 
 
 def _check(found: Answer, url: str) -> Answer:
@@ -77,8 +80,10 @@ def list_logs(world: World, workdir: str) -> list[Object]:
   """Returns the hosts' logs, of a thousand hosts at most, sorted by URL."""
   path, name = _split(f'{workdir}/logs/')
   found = []
-  for item in ask(world, 'storage', path, prefix=name).get('items', []):
-    at = datetime.datetime.fromisoformat(item['updated']).timestamp()
-    url = f'{workdir}/logs/{item["name"].removeprefix(name)}'
-    found.append(Object(url, int(item['size']), at))
+  page = ask(world, 'storage', path, prefix=name)
+  with reading(workdir):
+    for item in page.get('items', []):
+      at = datetime.datetime.fromisoformat(item['updated']).timestamp()
+      url = f'{workdir}/logs/{item["name"].removeprefix(name)}'
+      found.append(Object(url, int(item['size']), at))
   return sorted(found)

@@ -7,6 +7,7 @@ from launch import bucket, queued, records, terminal
 from launch.world import World, say, warn
 
 _DOWN_SECONDS = 900  # `down` waits for what is being deleted or cannot be yet
+_LOOKS = 4  # at zones that do not answer, before `down` takes their word for it
 
 
 def look(
@@ -58,7 +59,7 @@ def show_status(world: World, name: str, workdir: str | None) -> int:
     return 1
   now = bucket.read(world, f'{workdir}/launch/ledger.json').now
   at = status.get('time')
-  age = f' ({now - at:,.0f} s ago)' if isinstance(at, float) else ''
+  age = f' ({now - at:,.0f} s ago)' if now and isinstance(at, float) else ''
   say(f'{terminal.describe_status(status)}{age}')
   return 0
 
@@ -105,16 +106,21 @@ def down(world: World, name: str | None, workdir: str | None) -> int:
 
   Returns 0 if nothing is left, 1 if something is or a zone does not say.
   """
-  every, silent = look(world, name)
-  found = _choose(name, workdir, every)
-  for run in {item.run for item in found} | ({name} if name else set()):
-    try:  # so that no supervisor asks for more
-      _write_end(world, run, workdir, [r for r in found if r.run == run])
-    except Exception as error:  # a courtesy, which must not stop the brake
-      warn(f'{error!r}: what watches {run} may ask for more hosts: end it.')
-  others = [item for item in every if item not in found]
-  launches, begin, told = {r.launch for r in found}, world.now(), set()
-  while found and world.now() - begin < _DOWN_SECONDS:
+  begin, told, found, launches, left = world.now(), set(), [], set(), _LOOKS
+  while True:
+    every, silent = look(world, name, [item.zone for item in found])
+    if name is None or not launches:
+      chosen = _choose(name, workdir, every)
+      _end_launches(world, name, workdir, chosen, told)
+      launches |= {item.launch for item in chosen}
+    # What was in a zone that does not answer now is taken to be still there.
+    kept = {item[:3]: item for item in found if item.zone in silent}
+    kept |= {item[:3]: item for item in every if item.launch in launches}
+    found, left = [*kept.values()], left - 1 if silent else _LOOKS
+    late = world.now() - begin > _DOWN_SECONDS
+    if late or not found and (left == 0 or not silent):
+      others = [item for item in every if item.launch not in launches]
+      return _tell_left(found, silent, others)
     for item in found:
       if item.state == queued.PROVISIONING and item.name not in told:
         told.add(item.name)
@@ -123,12 +129,17 @@ def down(world: World, name: str | None, workdir: str | None) -> int:
         say(f'deleting {item.name} in {item.zone}')
         queued.delete(world, item)
     world.sleep(world.period)
-    every, silent = look(world, name, [item.zone for item in found])
-    # What was in a zone that does not answer now is taken to be still there.
-    kept = {item[:3]: item for item in found if item.zone in silent}
-    kept |= {item[:3]: item for item in every if item.launch in launches}
-    found = [*kept.values()]
-  return _tell_left(found, silent, others)
+
+
+def _end_launches(world, name, workdir, found, told):
+  """Writes once for each run that its launch ends: nobody asks for more."""
+  for run in {item.run for item in found} | ({name} if name else set()):
+    try:
+      if run not in told:
+        _write_end(world, run, workdir, [r for r in found if r.run == run])
+    except Exception as error:  # a courtesy, which must not stop the brake
+      warn(f'{error!r}: what watches {run} may ask for more hosts: end it.')
+    told.add(run)
 
 
 def _choose(name, workdir, found) -> list[queued.Resource]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from bert_jax.hardware import accelerators
 from launch import chips
 from launch.plan import Plan
-from launch.world import Result, Unknown, World, ask, find_base, warn
+from launch.world import Result, Unknown, World, ask, find_base, reading, warn
 
 # Labels of everything that the launcher creates, and touches.
 LABEL, LAUNCH = 'bert-jax-run', 'bert-jax-launch'
@@ -142,10 +142,14 @@ def _list(world, zone, kind, silent):
   path, more = f'v2/projects/{world.project}/locations/{zone}/{kind}', {}
   while more is not None:
     page = ask(world, 'tpu', path, pageSize=500, **more)
-    for place in page.get('unreachable', []):
-      silent[place.rpartition('/')[2]] = 'the API could not reach this zone'
-    for item in page.get(kind, []):
-      yield _read(kind, item), item.get('queuedResource', '').rpartition('/')[2]
+    with reading(f'{kind} in {zone}'):
+      for place in page.get('unreachable', []):
+        silent[place.rpartition('/')[2]] = 'the API could not reach this zone'
+      found = [
+        (_read(kind, x), x.get('queuedResource', ''))
+        for x in page.get(kind, [])
+      ]
+    yield from ((item, owner.rpartition('/')[2]) for item, owner in found)
     token = page.get('nextPageToken')
     more = {'pageToken': token} if token else None
 
@@ -153,6 +157,7 @@ def _list(world, zone, kind, silent):
 def _read(kind, item) -> Resource:
   state, message, node = item.get('state'), '', item
   if kind == _QUEUES:
+    state = state or {}
     node = (item.get('tpu', {}).get('nodeSpec') or [{}])[0].get('node', {})
     message = state.get('failedData', {}).get('error', {}).get('message', '')
     state = state.get('state')

@@ -16,7 +16,7 @@ from bert_jax.runtime import files
 from launch import bucket, queued
 from launch.plan import Plan
 from launch.supervisor import Ledger
-from launch.world import World, warn
+from launch.world import Unknown, World, warn
 
 _FIELDS = Ledger.__annotations__
 _TYPES = _FIELDS | {k: (int, float) for k, v in _FIELDS.items() if v is float}
@@ -85,10 +85,11 @@ def save(world: World, plan: Plan, ledger, generation: str) -> str:
       return bucket.write(world, url, f'{text}\n', generation)
     except bucket.Changed:
       stored, (_, generation, _) = load(world, plan.workdir)
+      # If it was this supervisor, the answer to that write was lost.
       if stored.get('writer') != world.writer:
-        break
-      # It was this supervisor, and the answer to that write was lost.
-  raise errors.UserError(f'{url} changed: another command watches this run.')
+        text = f'{url} changed: another command watches this run.'
+        raise errors.UserError(text) from None
+  raise Unknown(f'{url}: not known whether it was written')
 
 
 def open_launch(
@@ -101,6 +102,8 @@ def open_launch(
   """
   _check_hosts(plan, found)
   stored, (_, generation, now) = load(world, plan.workdir)
+  if now is None:
+    raise Unknown(f'{plan.workdir}: the answer does not tell the time')
   live = [item.launch for item in found]
   day = time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))
   fresh = f'{day}-{secrets.token_hex(3)}'

@@ -68,7 +68,14 @@ def choose_project(world: World, dry_run: bool = False) -> str:
   if dry_run:
     found = world.run(['gcloud', 'config', 'get', 'project']).out.strip()
     return found or 'PROJECT'
-  log_in(world)
+  for pause in (2, 5, None):  # its token may be renewed at this second
+    try:
+      log_in(world)
+      break
+    except Unknown:
+      if pause is None:
+        raise
+      world.sleep(pause)
   found = read_setting(world, 'core', 'project')
   if not found:
     raise errors.UserError('no project: gcloud config set project NAME')

@@ -3,6 +3,7 @@
 import os
 import sys
 
+from bert_jax import errors
 from launch import bucket, queued, records, supervisor, terminal
 from launch.plan import Plan
 from launch.world import Unknown, World, find_base, shorten, warn
@@ -33,6 +34,8 @@ def observe(
   heard = [item.time for item in logs if item.url.endswith('/host-0.log')]
   status = terminal.read_status(world, plan.workdir)
   end = bucket.read(world, f'{plan.workdir}/launch/{launch}/end')
+  if end.now is None:
+    raise Unknown(f'{plan.workdir}: the answer does not tell the time')
   seen = supervisor.Seen(
     end.now,
     *(state or [(supervisor.ABSENT, '', '')])[0],
@@ -100,23 +103,24 @@ def watch(
   while True:
     before = ledger
     try:
-      seen, found, logs, status = observe(world, plan, ledger.job)
+      seen, found, logs, status = observe(world, plan, before.job)
       if refused and seen.state == supervisor.ABSENT:
         seen = seen._replace(message=refused)
-      ledger, action = supervisor.decide(ledger, seen, limits)
-      news = action != supervisor.WAIT or ledger.state != before.state
-      if news or ledger.time - saved > _SAVE_SECONDS:
+      after, action = supervisor.decide(before, seen, limits)
+      news = action != supervisor.WAIT or after.state != before.state
+      if news or after.time - saved > _SAVE_SECONDS:
         # Before the act: what could not be written down is not done.
-        generation = records.save(world, plan, ledger, generation)
-        saved = ledger.time
-    except Unknown as error:
-      ledger = before
-      warn(f'looking again in a moment: {error}')
-      world.sleep(world.period)
-      continue
-    screen.show_change(before.state, ledger, seen, action)
-    refused = act(world, plan, ledger, action, found)
-    screen.show_run(logs, status)
-    if action == supervisor.END:
-      return ledger
+        generation = records.save(world, plan, after, generation)
+        saved = after.time
+      ledger, refused = after, ''
+      screen.show_change(before.state, ledger, seen, action)
+      refused = act(world, plan, ledger, action, found)
+      screen.show_run(logs, status)
+      if action == supervisor.END:
+        return ledger
+    except errors.UserError:  # another command watches
+      raise
+    except Exception as error:  # whatever it was, hosts may be running
+      text = error if isinstance(error, Unknown) else repr(error)
+      warn(f'looking again in a moment: {text}')
     world.sleep(world.period)

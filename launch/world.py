@@ -4,8 +4,10 @@ Google's answers have codes, so that nothing is concluded from English, and its
 lists name the zones that did not answer, which gcloud does not show.
 """
 
+import contextlib
 import dataclasses
 import email.utils
+import http.client
 import json
 import re
 import secrets
@@ -22,6 +24,7 @@ from urllib import request as urllib_request
 from bert_jax import errors
 
 _PAUSES = (2, 5, 10, 20)  # seconds between the tries of a request
+_ODD = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _PASSING = (0, 408, 429, 500, 502, 503, 504)  # faults; 0 is no answer
 
 
@@ -41,10 +44,13 @@ class Answer(NamedTuple):
   headers: dict[str, str] = {}  # names in lower case
 
   @property
-  def now(self) -> float:
-    """Returns the server's time, seconds since 1970."""
-    told = self.headers.get('date')
-    return email.utils.parsedate_to_datetime(told).timestamp() if told else 0.0
+  def now(self) -> float | None:
+    """Returns the server's time, seconds since 1970; None if it tells none."""
+    try:
+      told = email.utils.parsedate_to_datetime(self.headers.get('date', ''))
+      return told.timestamp()
+    except (ValueError, OverflowError):
+      return None
 
   def describe(self) -> str:
     """Returns the status and the error's message as one line."""
@@ -67,23 +73,26 @@ def execute(argv: list[str], seconds: int = 900) -> Result:
     return Result(127, err=f'{argv[0]} is not installed.')
   except subprocess.TimeoutExpired:
     return Result(124, err=f'timed out after {seconds} s')
+  except OSError as error:  # no memory, for example
+    return Result(126, err=f'{argv[0]}: {error}')
   texts = [x.decode(errors='replace') for x in (done.stdout, done.stderr)]
   return Result(done.returncode, *texts)
 
 
 def send(method: str, url: str, data, headers: dict, cafile=None) -> Answer:
-  """Sends a request once."""
+  """Sends a request once; an answer that breaks off is none."""
   request = urllib_request.Request(url, data, headers, method=method)
-  context = ssl.create_default_context(cafile=cafile)
   try:
-    found = urllib_request.urlopen(request, timeout=60, context=context)
-  except urllib_error.HTTPError as error:
-    found = error
-  except (OSError, ValueError) as error:
-    return Answer(0, str(error).encode())
-  with found:
-    head = {key.lower(): value for key, value in found.headers.items()}
-    return Answer(found.status, found.read(), head)
+    context = ssl.create_default_context(cafile=cafile)
+    try:
+      found = urllib_request.urlopen(request, timeout=60, context=context)
+    except urllib_error.HTTPError as error:
+      found = error
+    with found:
+      head = {key.lower(): value for key, value in found.headers.items()}
+      return Answer(found.status, found.read(), head)
+  except (OSError, ValueError, http.client.HTTPException) as error:
+    return Answer(0, (str(error) or repr(error)).encode())
 
 
 @dataclasses.dataclass
@@ -103,12 +112,20 @@ class World:
 
 
 def log_in(world: World):
-  """Asks gcloud for a token and its settings; fails if nobody is logged in."""
+  """Asks gcloud for a token and its settings.
+
+  Raises:
+    Unknown: nobody is logged in, or gcloud could not ask for a token just now.
+  """
   argv = ['gcloud', 'config', 'config-helper', '--format=json']
   result = world.run([*argv, '--min-expiry=10m'])
   if result.code:
-    raise errors.UserError(f'gcloud: {shorten(result.err)}')
-  world.login = json.loads(result.out)
+    raise Unknown(f'gcloud: {shorten(result.err)}')
+  _, brace, text = result.out.partition('{')  # behind what else it has to say
+  found = _parse(f'{brace}{text}', 'gcloud config-helper')
+  with reading('gcloud config-helper'):
+    found['credential']['access_token']  # checked before it is kept
+    world.login = found
 
 
 def read_setting(world: World, section: str, name: str) -> str | None:
@@ -151,9 +168,24 @@ def ask(world: World, api: str, path: str, data=None, **query) -> Any:
   path += f'?{parse.urlencode(query)}' if query else ''
   body = None if data is None else json.dumps(data).encode()
   found = request(world, 'GET' if data is None else 'POST', api, path, body)
+  where = f'{api}: {path.partition("?")[0]}'
   if found.code != 200:
-    raise Unknown(f'{api}: {path.partition("?")[0]}: {found.describe()}')
-  return json.loads(found.data)
+    raise Unknown(f'{where}: {found.describe()}')
+  return _parse(found.data, where)
+
+
+def _parse(text: str | bytes, where: str) -> dict[str, Any]:
+  with reading(where):
+    return dict(json.loads(text))
+
+
+@contextlib.contextmanager
+def reading(where: str):
+  """Turns what an answer of an unforeseen form raises into `Unknown`."""
+  try:
+    yield
+  except _ODD as error:
+    raise Unknown(f'{where}: an odd answer: {error!r:.200}') from error
 
 
 def shorten(message: str) -> str:
