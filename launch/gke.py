@@ -12,11 +12,12 @@ from launch.plan import check_positive, check_run
 from launch.world import World
 
 _TEMPLATE = os.path.join(os.path.dirname(__file__), 'jobset.yaml')
+_CLUSTER = '--cluster=CLUSTER --location=REGION'
 _SPOT, _TPU = 'cloud.google.com/gke-spot', 'cloud.google.com/gke-tpu-'
 
 
 def make_manifest(given: argparse.Namespace, world: World) -> str:
-  """Returns the JobSet, below the commands that make one slice's nodes."""
+  """Returns the JobSet, below the commands that make and delete its nodes."""
   check_run(given)
   check_positive(given, 'max_hours')
   topology = chips.parse(given.topology, given.slices)
@@ -41,19 +42,28 @@ def make_manifest(given: argparse.Namespace, world: World) -> str:
     template = string.Template(file.read())
   # JSON is YAML.
   filled = template.substitute({k: json.dumps(v) for k, v in values.items()})
-  pool, place = '', f'--tpu-topology={grid}'
+  lines, place = [], f'--tpu-topology={grid}'
   if names.gke == 'tpu7x' and hosts > 1:
     place = f'--placement-policy={given.name}'
-    pool = (
+    lines.append(
       f'# gcloud compute resource-policies create workload-policy {given.name} '
-      f'--region=REGION --type=HIGH_THROUGHPUT --accelerator-topology={grid}\n'
+      f'--region=REGION --type=HIGH_THROUGHPUT --accelerator-topology={grid}'
     )
-  pool += (
-    f'# gcloud container node-pools create {given.name}-0 --cluster=CLUSTER '
-    f'--location=REGION --node-locations=ZONE --num-nodes={hosts} '
-    f'--machine-type={names.machine}-{n}t {place} --disk-type={names.disk}'
+  place += f' --disk-type={names.disk}{" --spot" * given.spot}'
+  pools = [f'{given.name}-{i} {_CLUSTER}' for i in range(topology.slices)]
+  # Without nodes at first: they come with the pods that wait for them, and go
+  # some minutes after the last one. A fixed number would cost until deleted.
+  lines += [
+    f'# gcloud container node-pools create {pool} --node-locations=ZONE '
+    f'--num-nodes=0 --enable-autoscaling --max-nodes={hosts} '
+    f'--machine-type={names.machine}-{n}t {place}'
+    for pool in pools
+  ]
+  lines.append(
+    '# When the run has ended; "kubectl get nodes" shows what costs:'
   )
-  return f'{pool}{" --spot" * given.spot}\n{filled}'
+  lines += [f'# gcloud container node-pools delete {pool}' for pool in pools]
+  return '\n'.join([*lines, filled])
 
 
 def run(given: argparse.Namespace, world: World) -> int:

@@ -86,12 +86,26 @@ def test_one_job_per_slice_and_one_pod_per_host():
   told = container['env'][0]['value']
   assert {'hosts=4', 'slices=2', 'seconds=259200'} <= {*told.splitlines()}
   assert 'argument=--config.seed=2\n' in told and 'delete' not in told
-  assert text.startswith('# gcloud container node-pools create r-0')
   text, *_ = make('--topology=tpu7x-32', '--spot')
   assert '# gcloud compute resource-policies create workload-policy r' in text
   assert '--placement-policy=r --disk-type=hyperdisk-balanced --spot' in text
   with pytest.raises(errors.UserError, match='GKE does not offer'):
     make('--topology=v3-32')
+
+
+def test_nodes_are_there_for_pods_alone_and_their_deletion_is_told():
+  text, *_ = make('--slices=2')
+  lines = re.findall('^# gcloud container node-pools (.*)', text, re.MULTILINE)
+  words = [line.split() for line in lines]
+  assert [(x[0], x[1]) for x in words] == [
+    *(('create', 'r-0'), ('create', 'r-1')),
+    *(('delete', 'r-0'), ('delete', 'r-1')),
+  ]
+  elastic = {'--num-nodes=0', '--enable-autoscaling', '--max-nodes=4'}
+  assert all(elastic <= {*x} for x in words[:2])
+  assert all(
+    '--cluster=CLUSTER' in x and '--location=REGION' in x for x in words
+  )
 
 
 def test_config_is_one_that_the_image_has(capsys, tmp_path):
