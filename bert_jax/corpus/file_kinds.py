@@ -14,6 +14,7 @@ _BLANK = b'\xef\xbb\xbf \t\r\n'  # with a byte order mark
 _SAMPLE = 1 << 14  # bytes to judge an encoding by
 _MOST_BAD = 0.05  # of the bytes; prose in CP1252 has less
 _FEW_BAD = 8  # bytes, which a short file may have
+_ROWS = 10  # of a table without a name that says so
 _FIRST = 16  # bytes; no text in UTF-8 has a zero among them
 
 _UNPACK = 'unpack it, and name the files in it'
@@ -35,15 +36,18 @@ _BEGINNINGS = [
     (rb'ARROW1|FEA1|\xff{4}..\0\0', 'an Arrow or Feather file', _EXTRACT),
     (rb'SQLite format 3\0', 'an SQLite database', _EXTRACT),
     (rb'\x89HDF\r\n|\x93NUMPY|\x80[\x02-\x05]', 'an array or pickle', _EXTRACT),
-    (rb'%PDF-', 'a PDF', _EXTRACT),
+    (rb'%PDF-|%!PS-', 'a PDF or PostScript', _EXTRACT),
+    (rb"[\[(\s]*\{'[^'\n]+':\s", 'Python, not JSON', _EXTRACT),
     (rb'version https://git-lfs', 'a pointer of git-lfs', _PULL),
-    (rb'<\?xml\b', 'XML', _EXTRACT),
-    (rb'(?i)(<!--(?>.*?-->)\s*)*+<(!doctype|html|head|body)\b', 'HTML', _EXTRACT),
+    (rb'<\?xml\b|<[\w:.-]+\s[^<>]*\bxmlns\b', 'XML', _EXTRACT),
+    (rb'(?i)(<!--(?>.*?-->)\s*)*+<(!doctype|html|head|body|meta|title)\b', 'HTML', _EXTRACT),
     (rb'\[[\s\[]*"([^"\\\n]|\\.)*+"\s*([,\]]\s*["\[\d]|\]\s*\Z)', 'JSON without objects', _EXTRACT),
   )
 ]  # fmt: skip
+_TABLE = 'a table (CSV or TSV)', _EXTRACT
 _EXTENSIONS = {
-  **dict.fromkeys(('.csv', '.tsv'), ('a table (CSV or TSV)', _EXTRACT)),
+  '.xml': ('XML', _EXTRACT),
+  **dict.fromkeys(('.csv', '.tsv'), _TABLE),
   **dict.fromkeys(('.htm', '.html', '.xhtml'), ('HTML', _EXTRACT)),
   **dict.fromkeys(('.doc', '.docx', '.pdf'), (_OFFICE + ' or PDF', _EXTRACT)),
   **dict.fromkeys(('.tar', '.tgz'), ('a tar archive', _UNPACK)),
@@ -72,11 +76,22 @@ def recognise(path: str, head: bytes) -> int:
   beginning = head.lstrip(_BLANK)
   if _JSON.match(beginning):
     return LINES if _LINE.match(beginning) else JSON
-  if extension in ('.jsonl', '.ndjson'):
-    return LINES
+  if extension in ('.jsonl', '.ndjson', '.json'):
+    return JSON if extension == '.json' else LINES
   if formats.is_wiki(head):
     return PAGES
-  return WIKITEXT if formats.is_wikitext(head) else TEXT
+  if formats.is_wikitext(head):
+    return WIKITEXT
+  if _is_table(head):
+    _refuse(path, *_TABLE)
+  return TEXT
+
+
+def _is_table(head: bytes) -> bool:
+  """Returns whether all lines, but comments, have equally many inner tabs."""
+  lines = [x.lstrip(_BLANK) for x in head.split(b'\n')[:-1]]
+  counts = [x.count(b'\t') for x in lines if x and not x.startswith(b'#')]
+  return len(counts) >= _ROWS and min(counts) == max(counts) > 0
 
 
 def refuse_not_text(path: str, head: bytes):
@@ -104,7 +119,9 @@ def refuse_bad_bytes(path: str, bad: int, size: int, head: bytes):
     return
   zeros = [head[k::4].count(0) for k in range(4)]
   even, odd, most = zeros[0] + zeros[2], zeros[1] + zeros[3], len(head) / 4.5
-  guess = 'UTF-16LE' if odd > 8 * even else 'UTF-16BE' if even > 8 * odd else ''
+  few = len(head) // 100  # zeros, as in what is compressed
+  guess = 'UTF-16LE' if odd > 8 * even + few else ''
+  guess = 'UTF-16BE' if even > 8 * odd + few else guess
   if min(zeros[2:]) > most > 2 * zeros[0]:
     guess = 'UTF-32LE'
   elif min(zeros[:2]) > most > 2 * zeros[3]:

@@ -64,6 +64,12 @@ def _database():
     (b'\xef\xbb\xbf\n<!DOCTYPE html>\n', 'HTML'),
     (b'<!-- a --> <!-- b -->\n<HTML lang="en">', 'HTML'),
     (b'<?xml version="1.0"?><TEI>', 'XML'),
+    (b'<TEI n="1"\n xmlns="http://www.tei-c.org/ns/1.0">', 'XML'),
+    (b'<title>A</title>\n<p>One.', 'HTML'),
+    (b'%!PS-Adobe-3.0\n', 'a PDF or PostScript'),
+    (b"{'text': 'One.'}\n{'text': 'Two.'}\n", 'Python, not JSON'),
+    (b'# a\n\n' + b'1\tOne.\n' * 12, 'a table'),
+    (b'id\ttext\tlabel\n' + b'1\t\t0\n' * 12 + b'13\tcu', 'a table'),
     (b'["One.", "Two."]', 'JSON without objects'),
     (b'["One"]\n["Two"]', 'JSON without objects'),
     ('한국어다. '.encode('utf-16-le') * 9, 'iconv -f UTF-16LE'),
@@ -81,7 +87,9 @@ def test_what_is_not_text_is_refused_by_name_in_one_line(head, what):
   assert '\n' not in str(caught.value)
 
 
-@pytest.mark.parametrize('end', ['csv', 'tsv.gz', 'html', 'tgz', 'docx', 'tar'])
+@pytest.mark.parametrize(
+  'end', ['csv', 'tsv.gz', 'html', 'xml', 'tgz', 'docx', 'tar']
+)
 def test_some_kinds_have_only_their_names(end):
   with pytest.raises(errors.UserError, match=f'^a.{end} is .*; (save|unpack)'):
     file_kinds.recognise(f'a.{end}', b'One.\n')
@@ -120,6 +128,9 @@ def test_json_and_pages_are_recognised_whatever_the_name(text, kind):
     '{| class="a"\n',
     '{see "text": "abc"}',
     '<p> is a tag.',
+    "{'Tis so} he said.",
+    '\tOne.\n' * 20,
+    '\tAnn:\tOne.\n' * 9 + '\tand so on.\n' * 9,
     'PARIS is old. BZh91 is not.',
     ' = 5 is wrong.',
     'x' * 256 + 'custard',  # at whose place an archive has 'ustar'
@@ -128,6 +139,15 @@ def test_json_and_pages_are_recognised_whatever_the_name(text, kind):
 )
 def test_prose_may_begin_like_them(text):
   assert file_kinds.recognise('a.txt', text.encode()) == TEXT
+
+
+def test_json_by_name_is_never_prose():
+  assert file_kinds.recognise('a.json', b'"One."\n"Two."\n') == JSON
+
+
+def test_compressed_bytes_are_not_taken_for_utf_16():
+  with pytest.raises(errors.UserError, match='ENCODING'):
+    file_kinds.recognise('a.txt', bytes(range(1, 256)) * 4 + b'\0a')
 
 
 def test_few_bytes_that_are_no_text_are_left_to_the_warning():
