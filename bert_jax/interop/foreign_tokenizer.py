@@ -86,7 +86,9 @@ def _list_facts(directory, settings, fast) -> Iterator[tuple[str, Any, tuple]]:
   kind, never = settings['tokenizer_class'], settings.get('never_split')
   yield 'tokenizer_class', kind, (*_SAME, *GENERIC, '')
   yield 'auto_map', 'AutoTokenizer' in str(settings.get('auto_map')), (False,)
-  rest = [x for x in never if x not in SPECIAL] if type(never) is list else []
+  # What reads a tokenizer.json does not look at it.
+  slow = never if fast is None and type(never) is list else []
+  rest = [x for x in slow if x not in SPECIAL]
   yield 'never_split', rest, ([],)
   if fast is not None:
     for name, usual in _PARTS.items():

@@ -87,6 +87,7 @@ def _read_settings(directory) -> dict[str, Any]:
   kind = settings.get('tokenizer_class') or about.get('tokenizer_class') or ''
   kind = str(kind).removesuffix('Fast')
   said = {name: x for name, x in settings.items() if x or name not in tokens}
+  said.setdefault('auto_map', about.get('auto_map'))
   return {**tokens, **said, 'tokenizer_class': kind, _ADDED: added}
 
 

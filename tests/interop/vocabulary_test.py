@@ -157,7 +157,8 @@ def test_accents_of_a_bare_vocabulary_are_guessed(tmp_path, more, strips):
     {'model': {'max_input_chars_per_word': 200}},
     {CONFIG: {'tokenizer_class': 'ElectraTokenizerFast'}},
     {CONFIG: {'tokenizer_class': 'TokenizersBackend'}},
-    {CONFIG: {'never_split': ['[SEP]'], 'do_basic_tokenize': True}},
+    {CONFIG: {'never_split': ['the', '[SEP]'], 'do_basic_tokenize': True}},
+    {'config__json': {'auto_map': {'AutoModel': 'a.B'}}},
     {'config__json': {'tokenizer_class': 'BertTokenizer'}},
   ],
 )
@@ -190,9 +191,13 @@ _FRAME = {'type': 'BertProcessing', 'cls': ['[CLS]', 2], 'sep': ['a', 12]}
     ),
     ("'mecab', not 'basic'", {CONFIG: {'word_tokenizer_type': 'mecab'}}),
     ('basic_tokenize is False', {CONFIG: {'do_basic_tokenize': False}}),
-    ("never_split is .'the'", {CONFIG: {'never_split': ['the', '[SEP]']}}),
+    (
+      "never_split is .'the'",
+      {CONFIG: {'never_split': ['the', '[SEP]']}, 'fast': False},
+    ),
     ("cls_token is '<s>'", {CONFIG: {'cls_token': {'content': '<s>'}}}),
     ('auto_map', {CONFIG: {'auto_map': {'AutoTokenizer': ['a.B', None]}}}),
+    ('auto_map', {'config__json': {'auto_map': {'AutoTokenizer': 'a.B'}}}),
     (
       "file is 'spiece.model'",
       {CONFIG: {'vocab_file': 'x/spiece.model'}, 'fast': False},
