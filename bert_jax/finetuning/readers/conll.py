@@ -120,6 +120,12 @@ def read(
     ):
       tag = 2  # GermEval 2014, whose last column has the inner entities
   known = {*_take(path, numbers, rows, top, tag)}
+  if labelled and (column - tag) % width == 0:
+    problem = f'are both in column {column} of {width}'
+    raise errors.UserError(
+      f'{path}: words and tags {problem}; give each word a tag behind a blank or '
+      'tab, or name the columns.'
+    )
   if labelled is None:
     labelled = width > 1 + numbered and known != {'_'}
   sure_columns = labelled or numbered or word is not None or width == 1

@@ -15,7 +15,7 @@ from typing import Any
 from bert_jax import errors
 from bert_jax.finetuning.readers import examples, labels, table_files
 
-_MARKS = re.compile('[,;|]')
+_MARKS, _OPEN = re.compile('[,;|]'), ('[', '{')
 _FLAGS = {'0': 0, '0.0': 0, 'false': 0, '1': 1, '1.0': 1, 'true': 1}
 _UNKNOWN = {'', '-1', '-1.0', 'none', 'nan'}  # -1: Jigsaw's, of rows not scored
 
@@ -82,7 +82,7 @@ def _read_flags(path, line, row, names) -> tuple[str, ...] | str:
 def _read_lists(table, name) -> list[tuple[str, ...] | str]:
   """Returns the labels of each row in a column, each once; '' if unknown."""
   values = [(line, row.get(name)) for line, row in table.rows]
-  texts = [x for _, x in values if isinstance(x, str) and x[:1] != '[']
+  texts = [x for _, x in values if isinstance(x, str) and x[:1] not in _OPEN]
   marks = sorted({mark for x in texts for mark in _MARKS.findall(x)})
   if len(marks) > 1:
     raise errors.UserError(
@@ -103,7 +103,7 @@ def _read_lists(table, name) -> list[tuple[str, ...] | str]:
 
 def _read_list(path, line, value) -> Any:
   """Returns a list of names or numbers; '' if it is unknown."""
-  if isinstance(value, str) and value[:1] == '[':
+  if isinstance(value, str) and value[:1] in _OPEN:
     try:
       value = ast.literal_eval(value)
     except (ValueError, SyntaxError, RecursionError, MemoryError):

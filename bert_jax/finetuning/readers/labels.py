@@ -11,7 +11,7 @@ from bert_jax import errors
 # What pandas reads as missing, and what R, databases and spreadsheets write.
 _MISSING = {
   *('', 'nan', 'NaN', '-nan', '-NaN', 'null', 'NULL', 'None', r'\N'),
-  *('NA', 'N/A', 'n/a', '<NA>', '#N/A', '#NA'),
+  *('NA', 'N/A', 'n/a', '<NA>', '#N/A', '#NA', 'Null', 'NAN', 'NaT'),
 }
 
 

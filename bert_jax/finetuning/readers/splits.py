@@ -19,9 +19,12 @@ from bert_jax.runtime import storage
 _HELD_OUT, _SAMPLE = 4, 6  # tags of hashes
 # {split: the words by which names of files tell that they are it}
 _SPLITS = {
-  'train': {'train', 'training'},
-  'dev': {'dev', 'devel', 'development', 'valid', 'validation', 'val', 'eval'},
-  'test': {'test', 'testing'},
+  'train': {'train', 'training', 'trainset'},
+  'dev': {
+    *('dev', 'devel', 'development', 'devset', 'eval', 'testa'),  # CoNLL's
+    *('valid', 'validate', 'validation', 'val'),
+  },
+  'test': {'test', 'testing', 'testset', 'testb'},
 }
 # Extensions of files of tagged words, and of questions about passages.
 WORDS, QUESTIONS = ('.conll', '.txt'), ('.json',)

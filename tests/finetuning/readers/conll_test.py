@@ -164,6 +164,8 @@ def test_sentences_are_no_words(tmp_path, text):
     ('a O\nNew York B-LOC\n', r'line 2 has 3 columns, line 1 has 2'),
     ('a B-X\nb b\n', 'line 2 has the tag .b., but others are like B-PER'),
     ('a\tO\nb\t\n', r'line 2 has 2 columns, none with number -1'),
+    ('a\nb\n', 'words and tags are both in column 0 of 1'),
+    ('a,O\nb,O\n', 'words and tags are both in column 0 of 1'),
     ('\n\n', 'has no words'),
     ('{"tokens": ["a"]}\n', 'holds JSON; give a file with one word per line'),
     (b'a O\n\xe9 O\n', 'is not UTF-8 in line 2'),

@@ -66,6 +66,7 @@ def test_a_column_of_0_and_1_for_each_label(tmp_path):
     ('a.tsv', 'text\tl\nx\ta,b\nx\tc|d\n', 'l', "',' and '|' in 'l'; separate"),
     ('a.csv', 'text,l\nx,[0 1]\n', 'l', r"line 2 has the labels '\[0 1\]'"),
     ('a.jsonl', write_json(['a'], [{'a': 1}]), 'l', r"line 2 has the labels \[{'a'"),
+    ('a.csv', 'text,l\nx,"{\'a\', \'b\'}"\n', 'l', "line 2 has the labels"),
     ('a.jsonl', write_json([['a']]), 'l', 'not a list of names'),
     ('a.csv', 'text,a,b\nx,1,0\nx,0,2\n', 'a,b', "line 3 has in 'b' '2', not 0"),
     ('a.csv', 'text,a,b\nx,1,-1\n', 'a,b', "line 2 has in 'b' '-1', not 0"),

@@ -19,6 +19,7 @@ from bert_jax.finetuning.readers import labels
     # Missing, as JSON, pandas, R, spreadsheets and databases write it.
     ('', [None, '', ' ', float('nan'), *json.loads('[NaN, null]')]),
     ('', ['nan', 'NaN', 'null', 'None', 'NA', 'N/A', '<NA>', '#N/A', r'\N']),
+    ('', ['Null', 'NAN', 'NaT']),
     ('none', ['none']),  # a class of its own, as in stance detection
     ('Nan', ['Nan']),
     ('1.0.0', ['1.0.0']),

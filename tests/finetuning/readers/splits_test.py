@@ -169,8 +169,9 @@ def test_a_folder_of_ones_own_has_files_by_split(tmp_path):
     ('dev', 'dev.csv devel.tsv valid.jsonl validation.csv val.csv eval.csv'),
     ('dev', 'dev_matched.tsv validation_matched.jsonl snli_1.0_dev.jsonl'),
     ('dev', 'DEV.csv multinli_1.0_dev_matched.txt klue-sts-v1.1_dev.json'),
+    ('dev', 'eng.testa.txt validate.csv'),
     ('train', 'ko_gsd-ud-train.conllu train.char.bmes train.bio'),
-    ('test', 'test.csv.gz test_matched.tsv ratings_test.txt xnli.test.ko.tsv'),
+    ('test', 'test.csv.gz test_matched.tsv ratings_test.txt eng.testb.txt'),
     ('', 'dev_mismatched.tsv devil.csv train_dev.csv notes.txt train.parquet'),
   ],
 )
