@@ -16,6 +16,7 @@ _LARGE, _LONGEST = (
   256 << 10,
   4 << 20,
 )  # characters; `formats` cuts at the latter
+_MANY_LINES = 1000
 # The paragraphs of 20 novels have 425 bytes on average.
 _MANY, _SHORT = 10, 1000  # documents, and their characters on average
 _STOPS = tuple('.!?:;…。！？।॥۔؟։။"”\'’»)')
@@ -46,13 +47,15 @@ def watch_blocks(
   documents: Iterator[Document], counts: collections.Counter
 ) -> Iterator[Document]:
   """Yields the documents between a file's blank lines; counts odd files."""
-  number = size = 0
+  number = size = lines = 0
   for number, document in enumerate(documents, 1):
     yield document
     size += sum(map(len, document.paragraphs))
+    lines += len(document.paragraphs)
     if number == _MANY or size > _LONGEST:
       break
-  is_unbroken = size > _LONGEST * number or (number == 1 and size >= _LARGE)
+  is_large = size >= _LARGE or lines >= _MANY_LINES
+  is_unbroken = size > _LONGEST * number or (number == 1 and is_large)
   counts.update([UNBROKEN] * is_unbroken)
   counts.update([BROKEN] * (number == _MANY and size < _MANY * _SHORT))
   yield from documents
