@@ -15,15 +15,11 @@ from bert_jax.corpus import clean, layout_doubts, text_files
 from bert_jax.data import layout_warnings
 from bert_jax.data.recipe import Recipe
 from bert_jax.runtime import files, storage
-from bert_jax.tokenization import tokenizer
+from bert_jax.tokenization import tokenizer, unknown
 
 NAME = 'manifest.json'
 _CHECKSUM = 'checksum'
 
-# The share of unknown tokens to warn of. Vocabularies made for their text leave
-# 0.003% to 0.4% unknown (docs/vocabulary.md, docs/tokenizer.md); this is well
-# above, and well below the share of one for another script.
-UNKNOWN = 0.03
 _UNUSED = 0.01  # the share of tokens in no row to warn of
 _CAPITALS = 0.05  # maximum share of an uncased vocabulary's pieces
 
@@ -140,10 +136,10 @@ def list_warnings(manifest: dict, words: Sequence[str]) -> list[str]:
       'language, such as data.language=ko'
     )
   lines += layout_warnings.find(manifest)
-  unknown = manifest['unknown_share'], manifest['unknown_characters']
-  if max(unknown) > UNKNOWN:
+  shares = manifest['unknown_share'], manifest['unknown_characters']
+  if max(shares) > unknown.WARN:
     lines.append(
-      f'WARNING: {unknown[0]:.1%} of the tokens, with {unknown[1]:.1%} of the '
+      f'WARNING: {shares[0]:.1%} of the tokens, with {shares[1]:.1%} of the '
       'characters, are unknown to the vocabulary, and nothing can be learnt from '
       'them; train a vocabulary on this text with bert_jax.data.vocab'
     )
@@ -202,7 +198,7 @@ def sum_up(
     np.load(io.BytesIO(storage.read(s['token_counts']['path']))) for s in train
   )
   share = tokens[tokens > 0] / tokens.sum()
-  unknown = tokenizer.read_vocab(vocab_path).index('[UNK]')
+  unk_id = tokenizer.read_vocab(vocab_path).index('[UNK]')
   dropped = dict(counts)
   doubts = {x: dropped.pop(x) for x in layout_doubts.NAMES if x in dropped}
   duplicates = sum(s['duplicates'] for s in summaries)
@@ -225,7 +221,7 @@ def sum_up(
     },
     'sentences': sum(s['sentences'] for s in train),
     'tokens': int(tokens.sum()),
-    'unknown_share': round(float(tokens[unknown] / tokens.sum()), 8),
+    'unknown_share': round(float(tokens[unk_id] / tokens.sum()), 8),
     'unigram_entropy': round(float(-(share * np.log(share)).sum()), 6),
     'vocab_sha256': text_files.compute_sha256(vocab_path),
     'lengths': {str(n): _length(n, train, recipe) for n in recipe.lengths},

@@ -19,7 +19,7 @@ from bert_jax import errors
 from bert_jax.data import manifest_file, prepare, stages, vocab_pieces
 from bert_jax.data.recipe import Recipe, make_recipe
 from bert_jax.runtime import cli, lock, storage
-from bert_jax.tokenization import tokenizer
+from bert_jax.tokenization import tokenizer, unknown
 
 _SAME_NAMES = 'input strip_accents layout field language workers'
 _FIELDS = {
@@ -100,10 +100,10 @@ def describe(
       f'{fit.characters:10.4%}  {name}'
     )
   [first, *_] = fits.values()
-  unknown = first.unknown_tokens, first.unknown_characters
-  if max(unknown) > manifest_file.UNKNOWN:
+  shares = first.unknown_tokens, first.unknown_characters
+  if max(shares) > unknown.WARN:
     lines.append(
-      f'WARNING: {unknown[0]:.1%} of the tokens, with {unknown[1]:.1%} of the '
+      f'WARNING: {shares[0]:.1%} of the tokens, with {shares[1]:.1%} of the '
       'characters, are unknown, and nothing can be learnt from them; try a larger '
       '--size'
     )

@@ -11,12 +11,10 @@ word. A vocabulary's fit to words is measured with the same greedy matching.
 """
 
 import collections
-import functools
 import hashlib
 import io
 import os
 import tempfile
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,7 +22,7 @@ import sentencepiece
 
 from bert_jax import errors
 from bert_jax.runtime import files, storage
-from bert_jax.tokenization import basic_tokenizer, tokenizer, wordpiece
+from bert_jax.tokenization import tokenizer, unknown, wordpiece
 
 # Limits the memory for counts to a few hundred MB.
 _MAX_WORDS = 2_000_000
@@ -35,14 +33,6 @@ _MAX_TRAINING_WORDS = 1_000_000  # the rest is too rare to make a piece
 # pieces that save thousands of tokens replace them.
 _UNKNOWN = 100
 _ROUNDS = 2  # of dropping pieces; more rounds gain almost nothing
-
-_TOO_MANY = 0.3  # unknown, of the tokens or the characters
-# Settings that may make words known, and what they do to those of other ones.
-_REMEDIES = {
-  'data.lowercase=True (without --cased)': str.lower,
-  'strip_accents=true': basic_tokenizer.strip,
-  'strip_accents=false': functools.partial(unicodedata.normalize, 'NFC'),
-}
 
 _SPACE = '\u2581'  # marks the start of a word in SentencePiece
 
@@ -199,18 +189,18 @@ def measure(vocab: Iterable[str], words: Mapping[str, int]) -> Fit:
   """Measures a vocabulary's fit to counted words; all zero without words."""
   pieces = set(vocab)
   longest = max(map(len, pieces))
-  tokens = unknown = whole = characters = spelt = lost = 0
+  tokens = unknowns = whole = characters = spelt = lost = 0
   for word, count in words.items():
     parts = _split(word, pieces, longest) if _is_spellable(word) else []
     tokens += count * len(parts or '?')
-    unknown += count * (not parts)
+    unknowns += count * (not parts)
     whole += count * (len(parts) == 1)
     characters += count * len(word)
     lost += count * len(word) * (not parts)
     spelt += count * sum(c in pieces for c in _spelling(word))
   total, size = max(sum(words.values()), 1), max(characters, 1)
-  shares = unknown / total, whole / total, spelt / size, lost / size
-  return Fit(tokens / total, *shares, unknown / max(tokens, 1))
+  shares = unknowns / total, whole / total, spelt / size, lost / size
+  return Fit(tokens / total, *shares, unknowns / max(tokens, 1))
 
 
 def check(vocab: Sequence[str], words: Mapping[str, int]) -> Fit:
@@ -220,37 +210,15 @@ def check(vocab: Sequence[str], words: Mapping[str, int]) -> Fit:
     errors.UserError: if many are unknown, with the likely reason.
   """
   fit = measure(vocab, words)
-  if max(fit.unknown_tokens, fit.unknown_characters) > _TOO_MANY:
+  if max(fit.unknown_tokens, fit.unknown_characters) > unknown.REFUSE:
     raise errors.UserError(
       f'{fit.unknown_tokens:.0%} of the tokens, with '
       f'{fit.unknown_characters:.0%} of the characters, are unknown to the '
-      f'vocabulary: {_find_reason(vocab, words, fit.unknown_characters)}.'
+      f'vocabulary, {unknown.explain(vocab, words)}; give the data.lowercase and '
+      'data.strip_accents that it is made for, or train one on this text with '
+      'bert_jax.data.vocab.'
     )
   return fit
-
-
-def _find_reason(vocab, words: Mapping[str, int], unknown: float) -> str:
-  for advice, change in _REMEDIES.items():
-    changed: collections.Counter[str] = collections.Counter()
-    for word, count in words.items():
-      changed[change(word)] += count
-    other = measure(vocab, changed).unknown_characters
-    if other < unknown / 2:
-      return f'{other:.0%} of them would be with {advice}; give that'
-  short = {x: n for x, n in words.items() if _is_spellable(x)}
-  if measure(vocab, short).unknown_characters < unknown / 2:
-    return (
-      f'most are in words of over {wordpiece.MAX_CHARS_PER_WORD} letters, which '
-      'the tokenizer does not split; put spaces between words'
-    )
-  known = {*vocab}
-  spelt = (piece for word in words for piece in _spelling(word))
-  lacking = collections.Counter(piece for piece in spelt if piece not in known)
-  often = [piece for piece, _ in lacking.most_common(5)]
-  return (
-    f'it lacks {errors.listing(often)} and others; train one on this text with '
-    'bert_jax.data.vocab, or a larger one'
-  )
 
 
 def _worth(counted, pieces: set[str], characters) -> dict[str, int]:

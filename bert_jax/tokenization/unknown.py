@@ -2,16 +2,16 @@
 
 import collections
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.tokenization import tokenizer
+from bert_jax.tokenization import basic_tokenizer, tokenizer, wordpiece
 
 # Shares of tokens. Vocabularies made for their text leave 0.003% to 0.4%
 # unknown (docs/tokenizer.md); of another script nearly all.
-_WARN, _REFUSE = 0.03, 0.3
+WARN, REFUSE = 0.03, 0.3
 _FEW = 50  # tokens, of which no share is too large
 _READ = 1000  # texts that are searched for the reason
 
@@ -34,13 +34,17 @@ def examine(
   blank = sum(not text.strip() for text in texts)
   count = max(int((ids == words.unk_id).sum()) - blank, 0)
   share = count / max(len(ids), 1)
-  if share <= _WARN:
+  if share <= WARN:
     return share, ''
+  how = words.lowercase, words.strip_accents
+  seen = collections.Counter(
+    word for text in texts[:_READ] for word in tokenizer.words(text, *how)
+  )
   said = (
     f'{name}: {share:.1%} of the tokens are unknown to the vocabulary, '
-    f'{_explain(words, texts[:_READ])}'
+    f'{explain(words.vocab, seen)}'
   )
-  if share > _REFUSE and len(ids) >= _FEW:
+  if share > REFUSE and len(ids) >= _FEW:
     raise errors.UserError(f'{said}; use a model that is made for this text.')
   return share, f'WARNING: {said}'
 
@@ -51,22 +55,24 @@ def tell(words: tokenizer.Tokenizer, ids: np.ndarray, texts, name: str):
   print(warning or f'{name}: {share:.2%} of the tokens are unknown', flush=True)
 
 
-def _explain(words, texts) -> str:
-  """Returns the likeliest reason why words of texts are unknown."""
-  known = set().union(*words.vocab)
-  lacking = collections.Counter(
-    c
-    for text in texts
-    for word in tokenizer.words(text, words.lowercase, words.strip_accents)
-    for c in word
-    if c not in known
-  )
+def explain(vocab: Collection[str], words: Mapping[str, int]) -> str:
+  """Returns the likeliest reason why some of counted words are unknown."""
+  known = set().union(*{*vocab}.difference(tokenizer.SPECIAL))
+  lacking: collections.Counter[str] = collections.Counter()
+  for word, count in words.items():
+    lacking.update({c: count for c in word if c not in known})
   if not lacking:
     return (
-      'which has all letters, but is made for words that are split otherwise'
+      'which has all letters, but no pieces for words that are split so, or are '
+      f'longer than {wordpiece.MAX_CHARS_PER_WORD} letters'
     )
-  c, _ = lacking.most_common(1)[0]
-  kind = 'case' if c.lower() in known or c.upper() in known else 'script'
+  [(c, _)] = lacking.most_common(1)
+  split = unicodedata.normalize('NFD', ''.join(known))  # Hangul, too
+  kind = 'script'
+  if c.lower() in known or c.upper() in known:
+    kind = 'case (lowercase)'
+  elif basic_tokenizer.strip(c) in known or c in split:
+    kind = 'treatment of accents (strip_accents)'
   count, name = errors.count(len(lacking), 'letter'), unicodedata.name(c, '?')
   return (
     f'which is for another {kind}: it lacks {count}, most often {c!r} ({name})'

@@ -185,11 +185,11 @@ def test_words_of_more_than_200_letters_are_unknown():
 @pytest.mark.parametrize(
   'vocab, text, reason',
   [
-    ('the cat', 'THE Cat the', 'be with data.lowercase=True'),
-    ('deja', 'déjà', '0% of them would be with strip_accents=true'),
-    ('가나', '\u1100\u1161\u1102\u1161', 'be with strip_accents=false'),
-    ('the ##t', 't' * 201 + ' the', 'words of over 200 letters'),
-    ('the cat', 'Кот и кошка the', 'lacks ##о, К, ##т, и, к and others'),
+    ('the cat', 'THE Cat the', 'another case .lowercase.: it lacks 4 letters'),
+    ('deja', 'déjà', r'accents \(strip_accents\): it lacks 2 letters'),
+    ('가나', '\u1100\u1161\u1102\u1161', 'accents .*HANGUL CHOSEONG'),
+    ('the ##t', 't' * 201 + ' the', 'longer than 200 letters; give'),
+    ('the cat', 'Кот и кошка the', 'script: it lacks 7 letters, .*CYRILLIC'),
   ],
 )
 def test_text_that_a_vocabulary_does_not_know_is_refused(vocab, text, reason):
