@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import BinaryIO
 from xml.etree import ElementTree
 
-from bert_jax import errors
 from bert_jax.corpus import wikitext
 from bert_jax.corpus.document import Document
 
 _BEGINNING = 4096  # bytes, to the first tag
-_MEDIA, _FILE, _CATEGORY = '-2', '6', '14'  # namespaces that are not text
+_NOT_TEXT = '-2', '6', '14'  # namespaces: media, files and categories
 
 _REDIRECT = re.compile(r'\s*#\w+\s*:?\s*\[\[')
 
@@ -36,35 +35,24 @@ def read_documents(
 
   Raises:
     ValueError: if the XML is damaged or cut short, after all whole pages.
-    errors.UserError: if the libraries are not installed.
   """
-  what = 'MediaWiki dumps need mwxml and mwparserfromhell'
-  advice = "pip install 'bert_jax[wikipedia]'."
-  with errors.explaining(what, advice, ImportError):
-    import mwparserfromhell  # noqa: F401
-    import mwxml
-    import mwxml.element_iterator
   not_text = set(wikitext.NOT_TEXT)
   n = 0
   try:
-    # mwxml.Dump refuses dumps without <siteinfo>, and keeps an XML element of
-    # every page in memory.
-    root = mwxml.element_iterator.ElementIterator.from_file(file)
-    for element in root:
-      if element.tag == 'siteinfo':
-        not_text |= _namespaces(element)
-      elif element.tag == 'page':
+    events = ElementTree.iterparse(file, ('start', 'end'))
+    _, root = next(events)
+    for event, element in events:
+      name = element.tag.rpartition('}')[2]
+      if event == 'end' and name == 'namespaces':
+        # The wiki's own names.
+        found = [x for x in element if x.get('key') in _NOT_TEXT]
+        not_text |= {(x.text or '').casefold() for x in found}
+      elif event == 'end' and name == 'page':
         n += 1
-        text = _article(mwxml, element, counts)
-        try:
-          paragraphs = wikitext.extract_text(text, not_text)
-        except wikitext.TooDeep:
-          counts['unreadable_pages'] += 1
-          paragraphs = []
-        if paragraphs:
+        text = _find_article(element, counts)
+        if paragraphs := wikitext.extract_text(text, not_text):
           yield Document(paragraphs)
-      element.clear()
-      root.element.clear()
+        root.clear()
   except ElementTree.ParseError as error:
     # The message names line and column, then quotes the text after a colon.
     where = re.sub(r'(column \d+).*', r'\1', str(error), flags=re.S)
@@ -73,37 +61,16 @@ def read_documents(
     raise ValueError(f'the file ends near page {n}') from error
 
 
-def _namespaces(siteinfo) -> set[str]:
-  """Returns the wiki's own names of the namespaces that are not text."""
-  out = set()
-  for part in siteinfo:
-    for namespace in part if part.tag == 'namespaces' else ():
-      if namespace.attr('key') in (_MEDIA, _FILE, _CATEGORY):
-        out.add((namespace.text or '').casefold())
-  return out
-
-
-def _article(mwxml, element, counts) -> str:
+def _find_article(page: ElementTree.Element, counts) -> str:
   """Returns the wikitext of a page, '' if the page is not an article."""
-  try:
-    page = mwxml.Page.from_element(element)
-    if page.namespace:
-      counts['pages_of_other_namespaces'] += 1
-      return ''
-    revision = next(iter(page), None)
-    main = revision and revision.slots.contents.get('main')
-    text = main and main.text or ''
-    if main and main.model not in (None, 'wikitext'):
-      raise ValueError(main.model)
-  except (
-    mwxml.errors.MalformedXML,
-    AttributeError,
-    TypeError,
-    ValueError,
-  ):  # a field that mwxml does not expect
-    counts['unreadable_pages'] += 1
-    return ''
-  if page.redirect or _REDIRECT.match(text):
-    counts['redirect_pages'] += 1
-    return ''
-  return text
+  text = page.findtext('{*}revision/{*}text') or ''
+  if page.findtext('{*}ns', '0') != '0':
+    reason = 'pages_of_other_namespaces'
+  elif page.findtext('{*}revision/{*}model', 'wikitext') != 'wikitext':
+    reason = 'unreadable_pages'
+  elif page.find('{*}redirect') is not None or _REDIRECT.match(text):
+    reason = 'redirect_pages'
+  else:
+    return text
+  counts[reason] += 1
+  return ''

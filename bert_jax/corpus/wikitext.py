@@ -1,42 +1,45 @@
-"""Converts wikitext to running text.
+"""Converts wikitext to running text, by regular expressions in linear time.
 
-Comments, references, templates, tables, lists and headings, which a linear scan
-can find, are removed first: they are most of a page, and the parser takes
-quadratic time. The parser then reads the rest, paragraph by paragraph.
+What is no text (comments, references, templates, tables, lists, headings) is
+cut; links become their text. A paragraph in which markup is left, since it was
+not closed, is left out.
 """
 
+import functools
 import html
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 
 # Marks a place where something was cut. XML cannot contain it.
 _CUT = '\x02'
-# Stand for markup characters in entities and <nowiki>, which are plain text.
+# Stand for markup characters in <nowiki>, which are plain text.
 _SPELT = str.maketrans("<>[]{}|'", '\x03\x04\x05\x06\x07\x08\x0e\x0f')
 _UNSPELT = {b: a for a, b in _SPELT.items()}
-
-# The parser's time for a paragraph grows with the product of its characters and
-# its markup openings. Summed over a real page and divided by the page's
-# characters, this product is at most 40.
-_MAX_COST = 100
-_SMALL_PAGE = 100_000  # characters; shorter pages may cost as much as this one
+_DEEPEST = 30  # level of nested markup; what is deeper is left out
 
 NOT_TEXT = frozenset({'media', 'file', 'image', 'category'})  # everywhere
 
+# With their content, these are no text.
 _OPAQUE = (
-  'categorytree ce chem gallery graph hiero imagemap includeonly indicator '
-  'inputbox mapframe maplink math nowiki pre ref references score section '
-  'source syntaxhighlight table templatedata templatestyles timeline ol ul dl'
-).split()
-_OPEN_TAG = re.compile(rf'<(?:(!--)|({"|".join(_OPAQUE)})\b[^<>]*>)', re.I)
-_CLOSE_TAG = {
-  '!--': re.compile('-->'),
-  **{name: re.compile(rf'</{name}\s*>', re.I) for name in _OPAQUE},
-}
-_BRACES = re.compile(r'{{+|}}+')
-_TABLE = re.compile(rf'^[\s:{_CUT}]*(?:({{\|)|\|}})', re.M)
-# Tags that only format their text. The parser would require them to be closed
-# in the same paragraph.
+  'categorytree|ce|chem|gallery|graph|hiero|imagemap|includeonly|indicator|'
+  'inputbox|mapframe|maplink|math|pre|ref|references|score|section|source|'
+  'syntaxhighlight|table|templatedata|templatestyles|timeline|ol|ul|dl'
+)
+# Up to the next tag of its name, so that each is looked for once.
+_OPAQUE_TAG = re.compile(
+  r'<!--.*?(?:-->|\Z)|<nowiki\s*>((?:(?!<nowiki).)*?)</nowiki\s*>'
+  rf'|<({_OPAQUE})\b[^<>]*(?:(?<=/)>|>(?:(?!<\2\b).)*?</\2\s*>)',
+  re.I | re.S,
+)
+# Without what is of the same kind within: the innermost are replaced first.
+_TEMPLATE = re.compile(r'{{{[^{}]*}}}|{{(?:(?!{{|}}).)*}}', re.S)
+_TABLE = re.compile(
+  rf'^[\s:{_CUT}]*{{\|(?:(?!^[\s:{_CUT}]*{{\|).)*?(?:^[\s:{_CUT}]*\|}}|\Z|^(?===))',
+  re.M | re.S,
+)
+_LINK = re.compile(r'\[\[((?:(?!\[\[|\]\]).)*)\]\]', re.S)
+_EXTERNAL = re.compile(r'\[(?:\w+:)?//[^\s\]]*\s*([^\[\]]*)\]')
+
 _INLINE = re.compile(
   r'</?(?:abbr|b|bdi|big|cite|code|data|dfn|em|font|i|ins|kbd|mark|noinclude|'
   r'onlyinclude|q|s|samp|small|span|strong|sub|sup|time|tt|u|var)\b[^<>]*>',
@@ -45,13 +48,16 @@ _INLINE = re.compile(
 _BLOCK = re.compile(
   r'</?(?:blockquote|center|div|h\d|hr|p|poem)\b[^<>]*>', re.I
 )
-_BREAK = re.compile(r'<[/\\]?br\b[^<>]*>', re.I)
+_BREAK = re.compile(r'<[/\\]?br\b[^<>]*>|&nbsp;', re.I)
+_LONE = re.compile(rf'</?(?:{_OPAQUE}|nowiki)\b[^<>]*>', re.I)
+# Of four marks, the first is an apostrophe, and of three as in l'''arte''.
+_QUOTES = re.compile(
+  r"'{5,}|(?<=[dlnDLN])''(?='\w(?:[^']|'(?!'))*+''(?!'))|'{2,3}(?!')"
+)
 _VARIANTS = re.compile(r'-\{([^{}]*)\}-')  # of Chinese and other scripts
 _SWITCH = re.compile(r'__[^\W\d_]+__')  # such as __NOTOC__
 # Lists, indented text, headings, rules, rows of broken tables, fixed layout.
 _NOT_PROSE = re.compile(rf'[*#:;|! ]|{_CUT}*=.*=[\s{_CUT}]*$|----')
-_MARKUP = re.compile(r"[\[\]{}<&]|''|://|__")
-_OPENINGS = re.compile(r"\[|{|<|''|://")
 _LEFT_OVER = re.compile(r'\[\[|\]\]|{{|}}|{\||\|}|</?\w+[^<>]*>')
 
 _EXTENSION = re.compile(
@@ -62,62 +68,39 @@ _EXTENSION = re.compile(
 _LANGUAGE = re.compile(r'(?!voy:|mw:)(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):')
 
 
-class TooDeep(Exception):
-  """The parser would take too long."""
-
-
 def extract_text(wikitext: str, not_text: Set[str] = NOT_TEXT) -> list[str]:
   """Returns the running text of a page.
 
   Args:
     not_text: casefolded names of the namespaces whose links are not text.
-
-  Raises:
-    TooDeep: if the page would take the parser many seconds.
   """
-  text = _cut_tags(wikitext.replace('\r\n', '\n'))
-  text = _VARIANTS.sub(lambda m: _variant(m[1]), text)
-  text = _cut_tables(_cut_templates(text))
+  text = wikitext.replace('\r\n', '\n')
+  text = _replace(_OPAQUE_TAG, lambda m: (m[1] or _CUT).translate(_SPELT), text)
+  text = _VARIANTS.sub(lambda m: _variant(m[1]), _LONE.sub(_CUT, text))
+  text = _replace(_TABLE, _CUT, _replace(_TEMPLATE, _CUT, text))
   text = _INLINE.sub('', _BREAK.sub(' ', text))
   text = _BLOCK.sub('\n\n', text)
+  find = functools.partial(_link_text, not_text)
   out = []
-  cost, limit = 0, _MAX_COST * max(len(wikitext), _SMALL_PAGE)
   for block in _blocks(text):
-    cost += len(block) * len(_OPENINGS.findall(block))
-    if cost > limit:
-      raise TooDeep
-    if _MARKUP.search(block):
-      block = _plain(block, not_text)
-    for paragraph in map(_tidy, block.split('\n')):
-      if any(map(str.isalnum, paragraph)) and not _LEFT_OVER.search(paragraph):
-        out.append(paragraph.translate(_UNSPELT))
+    block = _replace(_LINK, find, _SWITCH.sub('', block))
+    block = _EXTERNAL.sub(lambda m: m[1] or _CUT, block)
+    for paragraph in _QUOTES.sub('', block).split('\n'):
+      tidy = _tidy(paragraph)
+      if any(map(str.isalnum, tidy)) and not _LEFT_OVER.search(tidy):
+        out.append(' '.join(html.unescape(tidy).translate(_UNSPELT).split()))
   return out
 
 
-# Cuts made before parsing, each in one linear scan.
-
-
-def _cut_tags(text: str) -> str:
-  """Cuts comments and tags without text; escapes the content of <nowiki>."""
-  out = []
-  at = 0
-  unclosed = set()  # tags without a closing tag ahead: search for it only once
-  for tag in _OPEN_TAG.finditer(text):
-    if tag.start() < at:
-      continue  # inside what was cut
-    name = (tag[1] or tag[2]).lower()
-    kept = _CUT
-    end = tag.end()
-    if not tag[0].endswith('/>') and name not in unclosed:
-      close = _CLOSE_TAG[name].search(text, end)
-      if not close:
-        unclosed.add(name)
-      elif name == 'nowiki':
-        kept = text[end : close.start()].translate(_SPELT)
-      end = close.end() if close else len(text) if name == '!--' else end
-    out += [text[at : tag.start()], kept]
-    at = end
-  return ''.join([*out, text[at:]])
+def _replace(
+  pattern: re.Pattern, by: str | Callable[[re.Match], str], text: str
+) -> str:
+  """Replaces what is nested from the inside to the outside."""
+  for _ in range(_DEEPEST):
+    text, count = pattern.subn(by, text)
+    if not count:
+      break
+  return text
 
 
 def _variant(rule: str) -> str:
@@ -127,57 +110,6 @@ def _variant(rule: str) -> str:
     return rest if 'R' in flags else ''
   match = re.match(r'\s*(?:[a-z-]+:|[^;:]*=>[a-z-]+:)([^;]*)', rest)
   return match[1] if match else rest
-
-
-def _cut_templates(text: str) -> str:
-  """Cuts {{templates}} and {{{arguments}}}, which may be nested."""
-  spans = []
-  stack = []  # [start, number of open braces]
-  for run in _BRACES.finditer(text):
-    count = len(run[0])
-    if run[0][0] == '{':
-      stack.append([run.start(), count])
-      continue
-    while count >= 2 and stack:
-      top = stack[-1]
-      taken = min(top[1], count)
-      top[1] -= taken
-      count -= taken
-      _add_span(spans, top[0] + top[1], run.end() - count)
-      if top[1] < 2:
-        stack.pop()
-  return _cut(text, spans)
-
-
-def _cut_tables(text: str) -> str:
-  """Cuts {| tables |}; an unclosed table ends at the next heading."""
-  spans = []
-  stack = []
-  for mark in _TABLE.finditer(text):
-    if mark[1]:
-      stack.append(mark.start())
-    elif stack:
-      _add_span(spans, stack.pop(), mark.end())
-  if stack:
-    end = text.find('\n==', stack[0])
-    _add_span(spans, stack[0], len(text) if end < 0 else end)
-  return _cut(text, spans)
-
-
-def _add_span(spans, start, end):
-  """Adds a span and removes the spans inside it."""
-  while spans and spans[-1][0] >= start:
-    end = max(end, spans.pop()[1])
-  spans.append((start, end))
-
-
-def _cut(text, spans) -> str:
-  out = []
-  at = 0
-  for start, end in spans:
-    out += [text[at:start], _CUT]
-    at = end
-  return ''.join([*out, text[at:]])
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -193,54 +125,18 @@ def _blocks(text: str) -> Iterator[str]:
     yield ' '.join(lines)
 
 
-# Parsing what is left.
-
-
-def _plain(block: str, not_text: Set[str]) -> str:
-  """Returns a block without markup; line feeds separate its paragraphs."""
-  import mwparserfromhell
-
-  code = mwparserfromhell.parse(_SWITCH.sub('', block))
-  return ''.join(_text_of(code, not_text))
-
-
-def _text_of(code, not_text) -> Iterator[str]:
-  from mwparserfromhell import nodes
-
-  for node in code.nodes if code else ():
-    if isinstance(node, nodes.Text):
-      yield node.value
-    elif isinstance(node, nodes.Wikilink):
-      yield from _link_text(node, not_text)
-    elif isinstance(node, nodes.HTMLEntity):
-      yield html.unescape(str(node)).translate(_SPELT)
-    elif isinstance(node, nodes.ExternalLink):
-      if node.title:
-        yield from _text_of(node.title, not_text)
-      else:
-        yield _CUT if node.brackets else str(node.url)
-    elif (
-      isinstance(node, nodes.Tag) and str(node.tag).lower() not in _CLOSE_TAG
-    ):
-      yield from _text_of(node.contents, not_text)
-    else:
-      yield _CUT
-
-
-def _link_text(node, not_text) -> Iterator[str]:
-  title = str(node.title).strip()
+def _link_text(not_text: Set[str], link: re.Match) -> str:
+  title, bar, text = link[1].partition('|')
+  title = title.strip()
   prefix, colon, _ = title.partition(':')
   if colon and (
     prefix.replace('_', ' ').strip().casefold() in not_text
     or _EXTENSION.search(title)
   ):
-    yield '\n'  # a picture stands between paragraphs
-  elif _LANGUAGE.match(title):
-    yield _CUT
-  elif node.text is not None:
-    yield from _text_of(node.text, not_text)
-  else:
-    yield html.unescape(title.removeprefix(':').replace('_', ' '))
+    return '\n'  # a picture stands between paragraphs
+  if _LANGUAGE.match(title):
+    return _CUT
+  return text if bar else title.removeprefix(':').replace('_', ' ')
 
 
 _TIDY = [
@@ -256,7 +152,6 @@ _TIDY = [
     (rf',(?:[{_CUT}\s]*,)+', ','),
     (rf'\s*{_CUT}[{_CUT}\s]*(?=[.,;:!?。，；、،؛])', ''),
     (_CUT, ''),
-    ("'{2,}", ''),  # italics that are not closed
     (r'\s+', ' '),
   ]
 ]
