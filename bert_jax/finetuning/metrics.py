@@ -98,27 +98,10 @@ def score(
   Args:
     names: of `_OF_COUNTS` for classes, which are integers, or of `_OF_NUMBERS`.
   """
+  functions, pair = _OF_NUMBERS, (truth, predicted)
   if names[0] in _OF_COUNTS:
-    truth, predicted = _rank_classes(truth, predicted)
-  return _score(names, truth, predicted)
-
-
-def _score(names, truth, predicted):
-  """Computes `score`, with classes as from `_rank_classes`."""
-  found, pair = _OF_NUMBERS, (truth, predicted)
-  if names[0] in _OF_COUNTS:
-    found, pair = _OF_COUNTS, _count(truth, predicted)
-  return {name: float(found[name](*pair)) for name in names}
-
-
-def _rank_classes(*columns):
-  """Returns the classes of rows, [N] each, as ranks among those that occur.
-
-  So counts per class take little memory, however large the numbers. 0 and 1
-  keep theirs.
-  """
-  known = np.union1d(np.concatenate(columns), [0, 1])
-  return [np.searchsorted(known, x) for x in columns]
+    functions, pair = _OF_COUNTS, _count(truth, predicted)
+  return {name: float(functions[name](*pair)) for name in names}
 
 
 def _count(truth, predicted, size=2):
@@ -150,26 +133,22 @@ def compare(
     {metric: [low, high]}, see `find_interval`; `doubt`, the share of resamples
     in which the constant does as well as the model, by the first metric.
   """
-  ours, theirs = (predict_constant(x, len(truth)) for x in (train, truth))
-  bounds = {}
+  constants = [predict_constant(x, len(truth)) for x in (train, truth)]
   if names[0] in _OF_COUNTS:
-    truth, predicted, ours, theirs = _rank_classes(
-      truth, predicted, ours, theirs
-    )
     bounds = _find_bounds(truth, predicted)
   else:
     at_3 = (1 * (x >= 3) for x in (truth, predicted))
-    bounds['f1_at_3'] = _find_bounds(*at_3)['f1']
+    bounds = {'f1_at_3': _find_bounds(*at_3)['f1']}
   baseline, constant = max(
-    ((_score(names, truth, x), x) for x in (ours, theirs)),
+    ((score(names, truth, x), x) for x in constants),
     key=lambda x: x[0][names[0]],
   )
   drawn, others = [], []
   for rows in _draw(len(truth)):
-    drawn.append(_score(names, truth[rows], predicted[rows]))
-    others += _score(names[:1], truth[rows], constant[rows]).values()
+    drawn.append(score(names, truth[rows], predicted[rows]))
+    others += score(names[:1], truth[rows], constant[rows]).values()
   return _assemble(
-    _score(names, truth, predicted),
+    score(names, truth, predicted),
     {name: [x[name] for x in drawn] for name in names},
     bounds,
     baseline,
@@ -195,7 +174,7 @@ def compare_sums(
     As `compare`; resamples are of units.
   """
   constant = np.broadcast_to(constant, values.shape)
-  found, baseline = (
+  scores, baseline = (
     {name: float(x) for name, x in score(x.sum(0)).items()}
     for x in (values, constant)
   )
@@ -203,8 +182,8 @@ def compare_sums(
     score(np.array([_sum_drawn(x, rows) for rows in _draw(len(x))]))
     for x in (values, constant)
   )
-  bounds = {name: find_wilson(x, trials[name]) for name, x in found.items()}
-  return _assemble(found, drawn, bounds, baseline, others[next(iter(found))])
+  bounds = {name: find_wilson(x, trials[name]) for name, x in scores.items()}
+  return _assemble(scores, drawn, bounds, baseline, others[next(iter(scores))])
 
 
 def _sum_drawn(values, rows):
@@ -264,8 +243,8 @@ def score_sets(truth: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
 
   A set is right by `subset_accuracy` if all of its labels are.
   """
-  found = _divide_sets(_count_sets(truth, chosen).sum(0))
-  return {name: float(x) for name, x in found.items()}
+  scores = _divide_sets(_count_sets(truth, chosen).sum(0))
+  return {name: float(x) for name, x in scores.items()}
 
 
 def compare_sets(
@@ -333,9 +312,9 @@ def _find_bounds(truth, predicted) -> dict[str, list[float]]:
   there, given, hits = _count(truth, predicted)
   total, right = there.sum(), hits.sum() / there.sum()
   bounds = find_wilson(right, total)
-  values = _score(list(_OF_COUNTS), truth, predicted)
+  values = score([*_OF_COUNTS], truth, predicted)
   some = there + given
-  found = {
+  narrowest = {
     'accuracy': bounds,
     'macro_f1': find_wilson(values['macro_f1'], total),
     'f1': find_wilson(values['f1'], some[1] / 2),
@@ -345,8 +324,8 @@ def _find_bounds(truth, predicted) -> dict[str, list[float]]:
   room = 1 - there @ there / total**2
   if room:
     edges = (values['matthews'] + (x - right) / room for x in bounds)
-    found['matthews'] = [min(max(x, -1.0), 1.0) for x in edges]
-  return found
+    narrowest['matthews'] = [min(max(x, -1.0), 1.0) for x in edges]
+  return narrowest
 
 
 def find_interval(
