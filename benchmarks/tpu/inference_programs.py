@@ -57,7 +57,7 @@ def list_programs(config, device) -> list[programs.Program]:
     ),
     'predict': (
       *(predictions._apply, tuned_for_classes, texts, module),
-      classes.TASK.compute_sums,
+      *(classes.TASK, None),
     ),
     'replay': _replay(config, phase, device),
   }

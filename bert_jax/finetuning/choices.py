@@ -105,7 +105,7 @@ class Choices(row_task.RowTask):
     inputs = dict.fromkeys(INPUTS, jax.ShapeDtypeStruct(shape, jnp.int32))
     return super().list_shapes(config, module, phase, rows) | inputs
 
-  def compute_sums(self, module, params, batch, key):
+  def compute_sums(self, module, params, batch, key, settings=None):
     """Returns the sums, and {'logits': [B, N]}."""
     rows, choices, length = batch['input_ids'].shape
     pairs = {name: batch[name].reshape(-1, length) for name in INPUTS}

@@ -88,7 +88,7 @@ class Classes(row_task.RowTask):
       shapes['labels'] = jax.ShapeDtypeStruct((rows,), jnp.float32)
     return shapes
 
-  def compute_sums(self, module, params, batch, key):
+  def compute_sums(self, module, params, batch, key, settings=None):
     found = {}
     if _is_gpt(module):
       logits, lm_loss = gpt_form.compute(module, params, batch, key)

@@ -1,14 +1,14 @@
-"""Rows of ids: encoded texts and pairs, their batches, what is predicted."""
+"""Encodes texts and pairs; the rows of a task, and what is predicted for them."""
 
 import dataclasses
 import hashlib
-import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bert_jax.inference import padding
 from bert_jax.model import classifier
 from bert_jax.tokenization.tokenizer import SPECIAL, Tokenizer
 from bert_jax.train import task
@@ -27,49 +27,6 @@ class How(NamedTuple):
   length: int
   form: str = 'bert'
   settings: classifier.Spans | None = None
-
-
-class Encoded(NamedTuple):
-  """N rows of different lengths, end to end.
-
-  Attributes:
-    ids: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP], of all rows, [T].
-    ends: where each row ends in `ids`, int64 [N].
-    firsts: tokens of segment 0 of each row, int32 [N].
-    truncated: number of rows that were too long.
-  """
-
-  ids: np.ndarray
-  ends: np.ndarray
-  firsts: np.ndarray
-  truncated: int = 0
-
-  @property
-  def lengths(self) -> np.ndarray:
-    """Returns the tokens of each row, int64 [N]."""
-    return np.diff(self.ends, prepend=0)
-
-  def make_batch(
-    self, rows: np.ndarray, length: int, pad_id: int
-  ) -> dict[str, np.ndarray]:
-    """Returns `input_ids`, `input_mask` and `segment_ids`, int32 [B, S].
-
-    Args:
-      length: S, at least the tokens of the longest row.
-    """
-    shape = len(rows), length
-    batch = {
-      'input_ids': np.full(shape, pad_id, np.int32),
-      'input_mask': np.zeros(shape, np.int32),
-      'segment_ids': np.zeros(shape, np.int32),
-    }
-    for k, row in enumerate(rows):
-      begin, end = self.ends[row - 1] if row else 0, self.ends[row]
-      n = end - begin
-      batch['input_ids'][k, :n] = self.ids[begin:end]
-      batch['input_mask'][k, :n] = 1
-      batch['segment_ids'][k, self.firsts[row] : n] = 1
-    return batch
 
 
 def truncate(first: int, second: int, room: int) -> tuple[int, int]:
@@ -111,7 +68,7 @@ def join(
   seconds: Sequence[list[int]] | None,
   max_length: int,
   frame: Sequence[int] = (),
-) -> Encoded:
+) -> padding.Encoded:
   """Makes rows of the ids of texts, or of pairs.
 
   Args:
@@ -129,22 +86,7 @@ def join(
     row = start + a[:kept] + (end if seconds is None else between)
     sizes.append(len(row))
     rows.append(row if seconds is None else row + b[:kept_b] + end)
-  return chain(tokenizer, rows, sizes, truncated)
-
-
-def chain(
-  tokenizer: Tokenizer,
-  rows: Sequence[list[int]],
-  firsts: Sequence[int],
-  truncated: int = 0,
-) -> Encoded:
-  """Returns rows of ids end to end, see `Encoded`."""
-  return Encoded(
-    ids=np.fromiter(itertools.chain.from_iterable(rows), tokenizer.id_type),
-    ends=np.cumsum([len(row) for row in rows], dtype=np.int64),
-    firsts=np.array(firsts, np.int32),
-    truncated=truncated,
-  )
+  return padding.chain(tokenizer, rows, sizes, truncated)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +99,7 @@ class Rows:
     label_shape: shape of a row's labels.
   """
 
-  encoded: Encoded
+  encoded: padding.Encoded
   labels: np.ndarray | None
   label_shape: ClassVar[tuple[int, ...]] = ()
 
@@ -254,39 +196,6 @@ class Rows:
       is_array = isinstance(x, np.ndarray)
       digest.update(x.tobytes() if is_array else json.dumps(x).encode())
     return digest.hexdigest()
-
-
-def batch_by_length(
-  lengths: np.ndarray,
-  size: int,
-  step: int,
-  most: int,
-  tokens: int | None = None,
-) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-  """Yields batches of rows of similar length, which need little padding.
-
-  Few shapes are compiled for them: their length is a multiple of `step` tokens
-  or `most`, and the last batch is filled up with its last row.
-
-  Args:
-    lengths: tokens of each row.
-    size: rows of a batch, at most.
-    tokens: of a batch, about: while `size` rows as long as its first, the
-      shortest, have more, `size` is halved; None is no limit.
-
-  Yields:
-    The numbers of the rows, [b]; the same, filled up, [B]; and the length.
-  """
-  by_length, start = np.argsort(lengths, kind='stable'), 0
-  while start < len(by_length):
-    shortest = int(lengths[by_length[start]])
-    while tokens and size > 1 and size * shortest > tokens:
-      size = -(-size // 2)
-    rows = by_length[start : start + size]
-    full = np.pad(rows, (0, size - len(rows)), mode='edge')
-    length = -(-int(lengths[rows[-1]]) // step) * step
-    yield rows, full, min(length, most)
-    start += size
 
 
 def to_probabilities(logits: np.ndarray) -> np.ndarray:

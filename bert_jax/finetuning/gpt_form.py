@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from bert_jax import errors
 from bert_jax.finetuning import encode, supervised
+from bert_jax.inference import padding
 from bert_jax.model import classifier
 from bert_jax.ops import tied_decoder
 from bert_jax.tokenization.tokenizer import Tokenizer
@@ -40,7 +41,7 @@ def join(
   firsts: Sequence[list[int]],
   seconds: Sequence[list[int]] | None,
   max_length: int,
-) -> encode.Encoded:
+) -> padding.Encoded:
   """Makes rows of one segment; args as `encode.join`."""
   frame = range(tokenizer.size - 3, tokenizer.size)
   rows = encode.join(tokenizer, firsts, seconds, max_length, frame)

@@ -70,7 +70,7 @@ class LabelSets(row_task.RowTask):
     shapes = super().list_shapes(config, module, phase, rows)
     return shapes | {'labels': labels}
 
-  def compute_sums(self, module, params, batch, key):
+  def compute_sums(self, module, params, batch, key, settings=None):
     """Returns ({metric: sum}, {'probabilities': [B, C]})."""
     logits = supervised.apply(module, params, batch, key)  # [B, C]
     each = optax.sigmoid_binary_cross_entropy(logits, batch['labels'])

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from bert_jax import errors
 from bert_jax.finetuning import encode, supervised
-from bert_jax.inference import fine_tuned, source
+from bert_jax.inference import fine_tuned, padding, source
 from bert_jax.model import precision
 from bert_jax.runtime import files, progress
 from bert_jax.tokenization import unknown
@@ -66,8 +66,7 @@ def predict_rows(
     config = dataclasses.replace(config, attention='recompute')
   module = fine_tuned.make_head_module(head, config)
   params = jax.device_put(head.add_to(model.params))
-  compute = this.make_compute(head.settings)
-  batches = encode.batch_by_length(
+  batches = padding.batch_by_length(
     split.lengths,
     batch_size,
     _LENGTH_STEP,
@@ -78,15 +77,15 @@ def predict_rows(
     for rows, full, length in batches:
       batch = split.make_batch(full, length, model.tokenizer.pad_id)
       batch = jax.tree.map(jnp.asarray, batch)
-      outputs = jax.device_get(_apply(params, batch, module, compute))
-      kept = split.keep(kept, rows, outputs, whole)
+      outputs = _apply(params, batch, module, this, head.settings)
+      kept = split.keep(kept, rows, jax.device_get(outputs), whole)
       bar.update(len(rows))
   return kept
 
 
-@precision.jit_inference('module', 'compute')
-def _apply(params, batch, module, compute):
-  return compute(module, params, batch, None)[1]
+@precision.jit_inference('module', 'this', 'settings')
+def _apply(params, batch, module, this, settings):
+  return this.compute_sums(module, params, batch, None, settings)[1]
 
 
 def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.finetuning import encode, gpt_form, metrics, supervised
 from bert_jax.finetuning.readers import examples, splits, table_files
+from bert_jax.inference import padding
 from bert_jax.runtime import files
 
 # The flags that name the columns.
@@ -117,7 +118,7 @@ class RowTask(supervised.Supervised):
 
 def encode_texts(
   how: encode.How, texts: Sequence[str], pairs: Sequence[str] | None
-) -> encode.Encoded:
+) -> padding.Encoded:
   """Returns rows of texts or, unless `pairs` is None, of pairs of texts."""
   firsts = encode.tokenize(how.tokenizer, texts)
   seconds = pairs and encode.tokenize(how.tokenizer, pairs)

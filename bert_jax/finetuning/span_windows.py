@@ -13,6 +13,7 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.finetuning import encode
 from bert_jax.finetuning.readers import squad
+from bert_jax.inference import padding
 from bert_jax.tokenization import offsets
 
 
@@ -111,7 +112,7 @@ def make(
   how: encode.How,
   rows: Sequence[squad.Question],
   passages: Sequence[offsets.Located],
-) -> tuple[encode.Encoded, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[padding.Encoded, np.ndarray, np.ndarray, np.ndarray]:
   """Encodes questions.
 
   Special tokens in a text, such as '[SEP]', are ordinary words. A question is
@@ -146,7 +147,7 @@ def make(
       firsts.append(first)
       windows.append((number, begin, first + low - begin, first + high - begin))
   table = np.array(windows, np.int32).reshape(-1, 4)
-  encoded = encode.Encoded(
+  encoded = padding.Encoded(
     ids=np.concatenate(parts),
     ends=np.cumsum(lengths, dtype=np.int64),
     firsts=np.array(firsts, np.int32),
@@ -209,7 +210,7 @@ def find_tokens(
 
 
 def label(
-  encoded: encode.Encoded,
+  encoded: padding.Encoded,
   questions: np.ndarray,
   tokens: np.ndarray,
   spans: np.ndarray,

@@ -1,6 +1,5 @@
 """The task of answering questions with a part of a passage."""
 
-import functools
 import os
 
 import jax
@@ -19,11 +18,6 @@ from bert_jax.model import losses
 from bert_jax.runtime import files
 
 LABELS = 'start', 'end'
-
-
-@functools.cache  # one function, so that what was compiled with it is found
-def _limit(compute, most):
-  return functools.partial(compute, most=most)
 
 
 class Spans(supervised.Supervised):
@@ -91,11 +85,7 @@ class Spans(supervised.Supervised):
     shapes = super().list_shapes(config, module, phase, rows)
     return shapes | {'labels': pairs, 'starts': pairs}
 
-  def make_compute(self, settings):
-    """Returns the sums for answers of the settings' length."""
-    return _limit(self.compute_sums, settings.max_answer_length)
-
-  def compute_sums(self, module, params, batch, key, *, most=0):
+  def compute_sums(self, module, params, batch, key, settings=None):
     """Returns ({metric: sum over a batch}, `span_answers.rank` of its logits).
 
     The loss of a row is the mean of the cross entropies of the first and of the
@@ -105,6 +95,7 @@ class Spans(supervised.Supervised):
     logits = supervised.apply(module, params, batch, key)  # [B, S, 2]
     ranked = {}
     if key is None:
+      most = settings.max_answer_length
       ranked = span_answers.rank(logits, batch, most)
     # Padding cannot be an answer, so that it changes no loss. In Google's code
     # and in transformers it competes with the tokens.

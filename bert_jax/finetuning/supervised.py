@@ -206,10 +206,11 @@ class Supervised(abc.ABC):
     params: Any,
     batch: dict[str, jax.Array],
     key: jax.Array | None,
+    settings: classifier.Spans | None = None,
   ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
     """Returns ({metric: sum over a batch}, predictions: {'logits': [B, C]}).
 
-    Without a key, there is no dropout.
+    Without a key, there is no dropout. `settings` are the task's, untuned.
     """
     logits = apply(module, params, batch, key)
     return sum_classes(logits, batch), {'logits': logits}
@@ -237,10 +238,6 @@ class Supervised(abc.ABC):
       return np.array([np.mean(rows.labels)], np.float32)
     found = np.bincount(rows.labels, minlength=count) + 1
     return np.log(found / found.sum()).astype(np.float32)
-
-  def make_compute(self, settings: classifier.Spans | None) -> Callable:
-    """Returns `compute_sums`, with these settings if it needs them."""
-    return self.compute_sums
 
   def describe_batch(self, batch: task.Batch) -> list[str]:
     """Describes the first batch, as lines to print."""
@@ -363,7 +360,7 @@ def make_objective(
 
   shapes = functools.partial(this.list_shapes, config, module)
   sums, more, expected = this.list_sums(config, module)
-  compute = this.make_compute(fine_tuned.get_settings(config))
+  settings = fine_tuned.get_settings(config)
   init = functools.partial(parameters.init, module)
   if config.init_from:
     init = parameters.skip_layers(init, fine_tuned.list_new_layers(config))
@@ -385,7 +382,7 @@ def make_objective(
     init=init,
     losses=(*sums[:1], *more),
     counts=count,
-    compute=functools.partial(compute, module),
+    compute=functools.partial(this.compute_sums, module, settings=settings),
     batch_shapes=shapes,
     flops=count_flops,
     expected_loss=expected,

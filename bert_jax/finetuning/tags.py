@@ -13,7 +13,7 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.finetuning import encode, metrics, supervised
 from bert_jax.finetuning.readers import conll, schemes, splits
-from bert_jax.inference import fine_tuned
+from bert_jax.inference import fine_tuned, padding
 from bert_jax.runtime import files
 
 
@@ -121,7 +121,7 @@ class Tags(supervised.Supervised):
       'label_weights': jax.ShapeDtypeStruct(shape, jnp.float32),
     }
 
-  def compute_sums(self, module, params, batch, key):
+  def compute_sums(self, module, params, batch, key, settings=None):
     """Returns the sums, and {'tags': int32 [B, S]}."""
     sums, found = super().compute_sums(module, params, batch, key)
     return sums, {'tags': jnp.argmax(found['logits'], -1).astype(jnp.int32)}
@@ -206,7 +206,7 @@ TASK = Tags()
 
 def make_windows(
   how: encode.How, sentences: Sequence[conll.Sentence]
-) -> tuple[encode.Encoded, np.ndarray, np.ndarray]:
+) -> tuple[padding.Encoded, np.ndarray, np.ndarray]:
   """Returns `encoded`, `positions` and `word_ends` of `Words`.
 
   A sentence's row is filled up, on both sides, with its context in the document
@@ -231,7 +231,7 @@ def make_windows(
       rows.append(cls + pieces[begin - left : end + right] + sep)
       positions += [1 + left + first - begin for first, _ in words]
       counts.append(len(words))
-  encoded = encode.chain(tokenizer, rows, [len(row) for row in rows])
+  encoded = padding.chain(tokenizer, rows, [len(row) for row in rows])
   word_ends = np.cumsum(counts, dtype=np.int64)
   return encoded, np.array(positions, np.int32), word_ends
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.inference import hidden_states
+from bert_jax.inference import padding
 from bert_jax.model import bert_config, heads, precision
 from bert_jax.tokenization.tokenizer import Tokenizer
 
@@ -34,8 +34,7 @@ def fill(
     raise errors.UserError(
       f'top={top} is not a number of words from 1 to {tokenizer.size}.'
     )
-  row = tokenizer.encode(sentence)
-  ids = row['input_ids']
+  ids = tokenizer.encode(sentence)['input_ids']
   masks = [i for i, token in enumerate(ids) if token == tokenizer.mask_id]
   if not masks:
     raise errors.UserError(
@@ -47,7 +46,9 @@ def fill(
       f'the sentence has {len(ids)} tokens with [CLS] and [SEP], the model '
       f'takes {config.max_positions}; shorten it.'
     )
-  batch = hidden_states.pad([row], 1, _LENGTH_STEP, config, tokenizer.pad_id)
+  length = padding.round_up(len(ids), _LENGTH_STEP, config.max_positions)
+  encoded = padding.chain(tokenizer, [ids], [len(ids)])
+  batch = encoded.make_batch(np.array([0]), length, tokenizer.pad_id)
   # A causal model's hidden state predicts the token beside its own.
   places = [i - config.target_offset for i in masks]
   batch['masked_lm_positions'] = np.array([places], np.int32)

@@ -9,18 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.model import bert_config, heads, precision
+from bert_jax.inference import padding
+from bert_jax.model import bert_config, frozen_features, heads, precision
 from bert_jax.tokenization.tokenizer import Tokenizer
 
-# {name: which of the L + 1 hidden states}; see also `frozen_features.LAYERS`.
-LAYERS = {
-  'embeddings': slice(0, 1),
-  'last': slice(-1, None),
-  'second_to_last': slice(-2, -1),
-  'sum_last_4': slice(-4, None),
-  'concat_last_4': slice(-4, None),
-  'all': slice(None),
-}
+# Names in `frozen_features.LAYERS` of what is not learnt.
+LAYERS = [x for x in frozen_features.LAYERS if not x.startswith('weighted')]
 _LENGTH_STEP = 32  # tokens
 
 
@@ -63,7 +57,7 @@ def extract(
     raise errors.UserError(
       f'layers={layers!r} is not one of {", ".join(LAYERS)}.'
     )
-  least = -(LAYERS[layers].start or 0)
+  least = -(frozen_features.LAYERS[layers].start or 0)
   if config.num_layers < least:
     raise errors.UserError(
       f'layers={layers} needs {least} layers, the model has '
@@ -73,10 +67,18 @@ def extract(
     raise errors.UserError(f'batch_size={batch_size} must be at least 1.')
   rows = [_encode(config, tokenizer, i, text) for i, text in enumerate(texts)]
   config = dataclasses.replace(config, dtype='float32')
+  encoded = padding.chain(
+    tokenizer,
+    [row['input_ids'] for row in rows],
+    [row['segment_ids'].count(0) for row in rows],
+  )
+  size = min(batch_size, len(rows))
   for start in range(0, len(rows), batch_size):
     part = rows[start : start + batch_size]
-    size = min(batch_size, len(rows))
-    batch = pad(part, size, _LENGTH_STEP, config, tokenizer.pad_id)
+    full = np.minimum(np.arange(start, start + size), len(rows) - 1)
+    longest = encoded.lengths[full].max()
+    length = padding.round_up(longest, _LENGTH_STEP, config.max_positions)
+    batch = encoded.make_batch(full, length, tokenizer.pad_id)
     hidden, maps = jax.device_get(
       _compute(params, batch, config, layers, attention)
     )
@@ -99,32 +101,6 @@ def _encode(config, tokenizer, i, text):
   return row
 
 
-def pad(
-  rows: Sequence[dict[str, list[int]]],
-  size: int,
-  step: int,
-  config: bert_config.BertConfig,
-  pad_id: int,
-) -> dict[str, np.ndarray]:
-  """Returns a batch of `size` rows; rows without a text are padding.
-
-  Args:
-    rows: of `Tokenizer.encode`.
-    step: tokens that the length is rounded up to, so that few are compiled.
-  """
-  longest = max(len(row['input_ids']) for row in rows)
-  length = min(-longest // step * -step, config.max_positions)
-  batch = {
-    'input_ids': np.full((size, length), pad_id, np.int32),
-    'input_mask': np.zeros((size, length), np.int32),
-    'segment_ids': np.zeros((size, length), np.int32),
-  }
-  for i, row in enumerate(rows):
-    for name, values in row.items():
-      batch[name][i, : len(values)] = values
-  return batch
-
-
 @precision.jit_inference('config', 'layers', 'with_attention')
 def _compute(params, batch, config, layers, with_attention):
   """Returns hidden states [B, (L + 1,) S, D] and attention [B, L, H, S, S]."""
@@ -137,11 +113,11 @@ def _compute(params, batch, config, layers, with_attention):
     method='encode',
     mutable=['intermediates'],
   )
-  chosen, maps = hidden[LAYERS[layers]], None
+  chosen, maps = hidden[frozen_features.LAYERS[layers]], None
   if with_attention:
-    found = sown['intermediates']['encoder']
+    sown = sown['intermediates']['encoder']
     maps = [
-      found[f'layer_{i}']['attention']['probabilities'][0]
+      sown[f'layer_{i}']['attention']['probabilities'][0]
       for i in range(config.num_layers)
     ]
     maps = jnp.stack(maps, axis=1)

@@ -8,14 +8,16 @@ import jax.numpy as jnp
 
 from bert_jax.model import bert_config, classifier, encoder
 
-# {name: which of the L + 1 hidden states, the embeddings first}, of table 7.
+# {name: which of the L + 1 hidden states, the embeddings first}; most of table 7.
 LAYERS = {
   'embeddings': slice(0, 1),
   'second_to_last': slice(-2, -1),
   'last': slice(-1, None),
+  'sum_last_4': slice(-4, None),
   'weighted_sum_last_4': slice(-4, None),
   'concat_last_4': slice(-4, None),
   'weighted_sum_all': slice(1, None),
+  'all': slice(None),
 }
 
 

@@ -11,7 +11,7 @@ from bert_jax import predict as predict_command
 from bert_jax.config import apply_arguments, model_config, recipes
 from bert_jax.corpus import text_files
 from bert_jax.finetuning import encode
-from bert_jax.inference import source
+from bert_jax.inference import padding, source
 from bert_jax.interop import hugging_face
 from bert_jax.train.task import list_phases
 from bert_jax.workdir import log
@@ -103,7 +103,7 @@ def make_config(source, texts, **changes):
   return c
 
 
-def encode_rows(texts, pairs, length) -> encode.Encoded:
+def encode_rows(texts, pairs, length) -> padding.Encoded:
   """Encodes texts, or pairs of texts if `pairs` is not None."""
   firsts, seconds = (
     x and encode.tokenize(models.TOKENIZER, x) for x in (texts, pairs)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.finetuning import choices, classes, encode, row_task
+from bert_jax.finetuning import choices, classes, row_task
 from bert_jax.finetuning.readers import table_files
+from bert_jax.inference import padding
 from tests import peak
 
 
@@ -17,7 +18,7 @@ def read(path) -> list[dict]:
 
 def make_encoded(rows):
   ends = np.arange(1, rows + 1)
-  return encode.Encoded(np.zeros(rows), ends, np.ones(rows, int))
+  return padding.Encoded(np.zeros(rows), ends, np.ones(rows, int))
 
 
 def test_small_and_large_numbers_are_read_as_they_were_predicted(tmp_path):
