@@ -76,14 +76,14 @@ def _check(found: Answer, url: str) -> Answer:
   return found
 
 
-def list_logs(world: World, workdir: str) -> list[Object]:
-  """Returns the hosts' logs, of a thousand hosts at most, sorted by URL."""
-  path, name = _split(f'{workdir}/logs/')
+def list_objects(world: World, url: str) -> list[Object]:
+  """Returns what is in a folder, a thousand at most, sorted by URL."""
+  path, name = _split(f'{url}/')
   found = []
   page = ask(world, 'storage', path, prefix=name)
-  with reading(workdir):
+  with reading(url):
     for item in page.get('items', []):
       at = datetime.datetime.fromisoformat(item['updated']).timestamp()
-      url = f'{workdir}/logs/{item["name"].removeprefix(name)}'
-      found.append(Object(url, int(item['size']), at))
+      full = f'{url}/{item["name"].removeprefix(name)}'
+      found.append(Object(full, int(item['size']), at))
   return sorted(found)

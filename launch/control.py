@@ -20,6 +20,9 @@ def look(
   """
   noted = records.read_note(name).get('zones', [])
   found, silent = queued.find(world, ['-', *zones, *map(str, noted)])
+  if silent:  # a zone that does not exist has nothing to say
+    exist = queued.list_zones(world) or silent
+    silent = {zone: silent[zone] for zone in silent if zone in exist}
   return [r for r in found if name in (None, r.run, r.name)], silent
 
 
@@ -68,7 +71,7 @@ def show_logs(world: World, name: str, workdir, worker, follow: bool) -> int:
   """Prints the logs of the hosts, and goes on with `follow`."""
   logs, workdir = terminal.Follower(world), find_workdir(world, name, workdir)
   while True:
-    logs.show(bucket.list_logs(world, workdir), worker)
+    logs.show(bucket.list_objects(world, f'{workdir}/logs'), worker)
     if not follow:
       return 0
     world.sleep(world.period)

@@ -9,9 +9,8 @@ import re
 CAPACITY = 'capacity'
 # The project or the request is wrong: nothing will help but a change.
 STRUCTURAL = 'structural'
-# The service is busy or out of reach: the same may work in a moment.
-TRANSIENT = 'transient'
-UNKNOWN = 'unknown'
+# All others: the same may work in a moment, and asking costs nothing.
+PASSING = 'passing'
 
 # {pattern: what helps}. These name what is wrong, so the whole message counts.
 _POLICY = "an administrator's policy forbids it: ask for an exception"
@@ -28,7 +27,7 @@ _WRONG = {
 # matters: a quota of zero is also a quota, and so is a number of requests per
 # minute; a refusal may contain a number such as 503.
 _KINDS = (
-  (TRANSIENT, r'per (minute|second)|ratelimitexceeded|already exists'),
+  (PASSING, r'per (minute|second)|ratelimitexceeded|already exists'),
   (STRUCTURAL, r'limit:? 0(\.0+)?\b(?!\.\d)'),
   (CAPACITY, r'no more capacity|stockout|resource_pool_exhausted'),
   (CAPACITY, r'(not |in)(have |)(enough|sufficient) (capacity|resources)'),
@@ -41,10 +40,6 @@ _KINDS = (
   (STRUCTURAL, r'credential|reauthent|active account'),
   (STRUCTURAL, r'invalid.argument|invalid value|bad request|\b400\b'),
   (STRUCTURAL, r'unrecognized arguments|is not installed|was not found'),
-  (TRANSIENT, r'\b(429|500|502|503|504)\b|unavailable|too many requests'),
-  (TRANSIENT, r'timed out|timeout|connection|unreachable|backend error'),
-  (TRANSIENT, r'unable to find the server|name resolution|not known'),
-  (TRANSIENT, r'rate.?limit|resource_exhausted|deadline.exceeded|internal err'),
 )
 # Paths and what has a hyphen: names of runs, buckets and zones, which may
 # contain any of the words and numbers above.
@@ -58,4 +53,4 @@ def judge(message: str) -> tuple[str, str]:
       return STRUCTURAL, f'{message} -- {advice}'
   text = _NAME.sub('NAME', message).lower()
   kinds = [kind for kind, pattern in _KINDS if re.search(pattern, text)]
-  return (*kinds, UNKNOWN)[0], message
+  return (*kinds, PASSING)[0], message

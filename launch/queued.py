@@ -168,6 +168,17 @@ def _read(kind, item) -> Resource:
   return Resource(kind, name, zone, run, launch, state, message, told)
 
 
+def list_zones(world: World) -> set[str]:
+  """Returns the zones that the API has, and '-'; none if it does not answer."""
+  path = f'v2/projects/{world.project}/locations'
+  try:
+    page = ask(world, 'tpu', path, pageSize=500)
+    with reading(path):
+      return {'-', *(item['locationId'] for item in page['locations'])}
+  except Unknown:
+    return set()
+
+
 def check_zones(world: World, plan: Plan) -> list[str]:
   """Returns the zones of a plan that offer its chips; warns of the others."""
   kind, offered = accelerators.cloud_name(plan.topology), []

@@ -7,6 +7,7 @@ named and passed over.
 import json
 import os
 import pathlib
+import re
 import secrets
 import time
 from typing import Any
@@ -111,6 +112,9 @@ def open_launch(
   if found:  # the ledger may be lost, or that of an earlier launch
     sha256 = found[0].read('sha256') or sha256
     ledger = ledger._replace(job=live[0], sha256=sha256)
+    ledger = ledger._replace(unsettled=[item.zone for item in found])
+  if not stored:
+    ledger = ledger._replace(**_recover(world, plan, live, now))
   if stored and not stored['reason']:
     url = f'{plan.workdir}/launch/{stored["job"]}/end'
     ended = bucket.read(world, url).text is not None
@@ -122,6 +126,31 @@ def open_launch(
   zones = [item.zone for item in found if item.zone in plan.zones]
   zone = plan.zones.index(zones[0]) if zones else ledger.zone % len(plan.zones)
   return ledger._replace(zone=zone), generation
+
+
+def _recover(world, plan, live, now) -> dict[str, Any]:
+  """Returns fields of a ledger that is lost; none if the launch has ended.
+
+  Hosts write when their time is up; what the limit allows beyond that was spent.
+  """
+  told = bucket.list_objects(world, f'{plan.workdir}/launch')
+  told = [x for x in told if re.search(r'/deadline-\d+$', x.url)]
+  told = [x for x in told if not live or x.url.split('/')[-2] in live]
+  if not told:
+    return {}
+  newest = max(told, key=lambda item: item.time)
+  folder, _, number = newest.url.rpartition('/deadline-')
+  if bucket.read(world, f'{folder}/end').text is not None:
+    return {}
+  logs = bucket.list_objects(world, f'{plan.workdir}/logs')
+  last = now if live else max(item.time for item in [newest, *logs])
+  text = bucket.read(world, newest.url).text or ''
+  limit = plan.hours * 3600
+  left = int(text) - last if re.fullmatch(r'\d{1,12}\n?', text) else 0
+  job = folder.rpartition('/')[2]
+  spent = min(max(0.0, limit - left), limit)
+  warn(f'{spent / 3600:,.2f} hours of rent are known by the hosts of {job}.')
+  return {'job': job, 'attempts': int(number[:9]), 'seconds': spent}
 
 
 def _check_owner(world, plan, stored):

@@ -10,7 +10,7 @@ from launch.bucket import write
 from launch.plan import make_plan
 from launch.supervisor import DONE, Ledger
 from launch.terminal import list_bill
-from launch.world import Unknown, World, ask, log_in, read_setting, say
+from launch.world import Unknown, World, log_in, read_setting, say
 
 
 def run(given: argparse.Namespace, world: World) -> int:
@@ -27,8 +27,12 @@ def run(given: argparse.Namespace, world: World) -> int:
     say(line)
   if given.dry_run:
     return _print_all(world, plan, sha256)
-  found, zones = _find(world, plan)
-  zones = zones if found else queued.check_zones(world, plan)
+  found, silent = control.look(world, plan.name, plan.zones)
+  # Others may be down for days without being of interest.
+  for zone in {'-', *plan.zones} & {*silent}:
+    raise Unknown(f'{zone}: {silent[zone]}')
+  found = [item for item in found if item.run == plan.name]
+  zones = plan.zones if found else queued.check_zones(world, plan)
   # Hosts in a zone that is not asked for any more are watched, too.
   zones = dict.fromkeys([*zones, *(item.zone for item in found)])
   plan = dataclasses.replace(plan, zones=tuple(zones))
@@ -80,20 +84,6 @@ def choose_project(world: World, dry_run: bool = False) -> str:
   if not found:
     raise errors.UserError('no project: gcloud config set project NAME')
   return found
-
-
-def _find(world, plan) -> tuple[list[queued.Resource], list[str]]:
-  """Returns (resources with the run's name, the zones of the plan that exist)."""
-  found, silent = control.look(world, plan.name, plan.zones)
-  # Others may be down for days without being of interest.
-  silent = {zone: silent[zone] for zone in ('-', *plan.zones) if zone in silent}
-  path = f'v2/projects/{world.project}/locations'
-  known = ask(world, 'tpu', path, pageSize=500) if silent else {}
-  known = {'-', *(item['locationId'] for item in known.get('locations', []))}
-  for zone in known & {*silent}:
-    raise Unknown(f'{zone}: {silent[zone]}')
-  zones = [zone for zone in plan.zones if zone not in silent]
-  return [item for item in found if item.run == plan.name], zones
 
 
 def _ask(plan) -> bool:

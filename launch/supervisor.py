@@ -14,12 +14,12 @@ ABSENT = 'absent'  # besides the states in `queued`
 WAIT, CREATE, DELETE, END = 'wait', 'create', 'delete', 'end'
 # Reasons to end that hosts or a command write; then the supervisor's own.
 WRITTEN = ('done', 'failed', 'crashed', 'stopped', 'out of time')
-DONE, FAILED, _, _, OUT_OF_TIME = WRITTEN
+DONE, FAILED, CRASHED, _, OUT_OF_TIME = WRITTEN
 STRUCTURAL, GAVE_UP = 'structural', 'gave up'
 
 _MAX_PAUSE = 1800  # seconds between rounds through full zones
 _HEARD_SECONDS = 60  # between two uploads of host 0's log
-_MAX_BUSY = 20  # refusals of a busy service in a row
+_MAX_BUSY = 20  # refusals in a row that may pass
 _MAX_MUTE = 3  # ends of hosts in a row that said nothing
 _MUTE = 'hosts ended {} times without a log, a status or a new step. '
 _MUTE += 'Can their service account write to the bucket, and do they reach it?'
@@ -47,6 +47,7 @@ class Seen(NamedTuple):
   detail: str = ''  # what was written with it
   heard: float | None = None  # when host 0 last wrote its log
   step: int = 0  # that the run has reached
+  dark: tuple[str, ...] = ()  # zones that do not answer
 
 
 class Ledger(NamedTuple):
@@ -60,11 +61,14 @@ class Ledger(NamedTuple):
   attempts: int = 0  # how often hosts were asked for
   asked: float = 0.0  # when they were last asked for
   step: int = 0  # that the run had reached by then
+  crash_step: int = 0  # hosts that crash beyond it are replaced
+  # Names of zones that did not answer since hosts were asked for there.
+  unsettled: list = []
   preemptions: int = 0  # of hosts that were taken away while they ran
   seconds: float = 0.0  # of rent
   mute: int = 0  # ends of hosts in a row that said nothing
   full: int = 0  # refusals in a row for lack of capacity
-  busy: int = 0  # failures in a row that may pass, or are not known
+  busy: int = 0  # failures in a row that may pass
   not_before: float = 0.0  # when the next hosts may be asked for
   # What there is must go. A deletion that failed is repeated, and nothing more
   # is concluded.
@@ -78,17 +82,28 @@ class Ledger(NamedTuple):
 def decide(ledger: Ledger, seen: Seen, limits: Limits) -> tuple[Ledger, str]:
   """Returns the ledger with what was seen, and the action to take."""
   before, ledger = ledger, _account(ledger, seen)
-  if seen.ended and not ledger.reason:
+  # One of the hosts may be bad: after a step forward, others get a try.
+  crashed = seen.ended == CRASHED and seen.step > ledger.crash_step
+  if crashed:
+    ledger = ledger._replace(doomed=seen.state != ABSENT)
+  elif seen.ended and not ledger.reason:
     ledger = ledger._replace(reason=seen.ended, detail=seen.detail)
   if ledger.seconds >= limits.seconds and not ledger.reason:
     ledger = ledger._replace(reason=OUT_OF_TIME)
-  if not ledger.reason and not before.doomed:
+  if not (ledger.reason or before.doomed or crashed):
     ledger = _learn(before, ledger, seen, limits)
+  for _ in limits.zones:
+    if seen.state == ABSENT and limits.zones[ledger.zone] in seen.dark:
+      ledger = ledger._replace(zone=(ledger.zone + 1) % len(limits.zones))
   action = _act(ledger, seen, limits)
   if action == DELETE and seen.state != queued.WAITING:
     ledger = ledger._replace(doomed=True)
   if action == CREATE:
     asked = ledger._replace(asked=seen.now, step=seen.step)
+    if crashed or not ledger.attempts:
+      asked = asked._replace(crash_step=seen.step)
+    zones = {*ledger.unsettled, limits.zones[ledger.zone]}
+    asked = asked._replace(unsettled=[*sorted(zones)])
     ledger = asked._replace(attempts=ledger.attempts + 1)
   return ledger, action
 
@@ -121,6 +136,8 @@ def _account(ledger, seen) -> Ledger:
   since = seen.now if changed else ledger.since
   doomed = ledger.doomed and seen.state != ABSENT
   ledger = ledger._replace(state=seen.state, since=since, doomed=doomed)
+  unsettled = {*ledger.unsettled} & {*seen.dark, seen.zone}
+  ledger = ledger._replace(unsettled=[*sorted(unsettled)])
   return ledger._replace(time=seen.now, seconds=seconds)
 
 
@@ -177,8 +194,7 @@ def _blame(ledger, seen, limits) -> Ledger:
     return _try_next_zone(ledger, seen, limits)
   if kind == failures.STRUCTURAL:
     return ledger._replace(reason=STRUCTURAL, detail=detail)
-  # An unknown reason is given one more chance.
-  if ledger.busy >= (_MAX_BUSY if kind == failures.TRANSIENT else 1):
+  if ledger.busy >= _MAX_BUSY:
     return ledger._replace(reason=GAVE_UP, detail=detail)
   wait = min(limits.pause * 2**ledger.busy / 4, _MAX_PAUSE)
   return ledger._replace(busy=ledger.busy + 1, not_before=seen.now + wait)

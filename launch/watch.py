@@ -16,24 +16,28 @@ _SAVE_SECONDS = 300  # between two writes of a ledger without news
 
 
 def observe(
-  world: World, plan: Plan, launch: str
+  world: World, plan: Plan, ledger: supervisor.Ledger
 ) -> tuple[supervisor.Seen, list[queued.Resource], list[bucket.Object], dict]:
   """Returns (what the decision needs, our resources, hosts' logs, status).
 
-  It is Unknown if something could not be looked at: what is not known must not
-  be taken for what is not there.
+  It is Unknown if something could not be looked at where there may be something
+  of the launch: what is not known must not be taken for what is not there.
   """
   found, silent = queued.find(world, plan.zones)
   for zone, why in silent.items():
-    raise Unknown(f'{zone}: {why}')
+    if zone in ledger.unsettled or len(silent) == len(plan.zones):
+      raise Unknown(f'{zone}: {why}')
   # Another launch may have the same name: it is not ours to touch.
-  found = [item for item in found if item.launch == launch]
+  found = [item for item in found if item.launch == ledger.job]
   found.sort(key=lambda item: _ORDER.index(item.state))
   state = [(item.state, item.zone, item.message) for item in found[:1]]
-  logs = bucket.list_logs(world, plan.workdir)
+  logs = bucket.list_objects(world, f'{plan.workdir}/logs')
   heard = [item.time for item in logs if item.url.endswith('/host-0.log')]
   status = terminal.read_status(world, plan.workdir)
-  end = bucket.read(world, f'{plan.workdir}/launch/{launch}/end')
+  folder = f'{plan.workdir}/launch/{ledger.job}'
+  end = bucket.read(world, f'{folder}/end')
+  if end.text is None:  # by hosts of this request, see worker.sh
+    end = bucket.read(world, f'{folder}/crashed-{ledger.attempts}')
   if end.now is None:
     raise Unknown(f'{plan.workdir}: the answer does not tell the time')
   seen = supervisor.Seen(
@@ -42,6 +46,7 @@ def observe(
     *(read_end(end.text) if end.text is not None else (None, '')),
     heard[0] if heard else None,
     status.get('step', 0),
+    tuple(silent),
   )
   return seen, found, logs, status
 
@@ -103,7 +108,7 @@ def watch(
   while True:
     before = ledger
     try:
-      seen, found, logs, status = observe(world, plan, before.job)
+      seen, found, logs, status = observe(world, plan, before)
       if refused and seen.state == supervisor.ABSENT:
         seen = seen._replace(message=refused)
       after, action = supervisor.decide(before, seen, limits)

@@ -97,6 +97,22 @@ set_deadline() {
   [[ $deadline =~ ^[0-9]+$ ]] || deadline=$(<"$folder/deadline")
 }
 
+# Starts another unit that deletes the resource if this script is dead by then.
+schedule_deletion() {
+  cat >"$folder/delete.sh" <<END
+while sleep $tick; do
+  token=\$(curl --silent --max-time 5 --header 'Metadata-Flavor: Google' \\
+    $metadata/instance/service-accounts/default/token |
+    sed -n 's/.*"access_token": *"\([^"]*\)".*/\1/p')
+  curl --silent --max-time 60 --request DELETE \\
+    --header "Authorization: Bearer \$token" '${job[delete]}'
+done
+END
+  systemd-run --quiet --on-active=$((deadline - $(date +%s) + 1800)) \
+    bash "$folder/delete.sh" >>"$log" 2>&1 ||
+    say 'there is no second unit to delete this resource'
+}
+
 # Whether host 0 was started few times since the last step forward.
 count_start() {
   local name=launch/${job[launch]}/starts count=0 before='' step
@@ -134,8 +150,12 @@ upload_log() {
   put "$log" "logs/host-$number.log" && uploaded=$size
 }
 
-# Prints the reason to end that any host, or a user, has written.
-get_end() { get "launch/${job[launch]}/end" | sed -n '1s/^reason=//p'; }
+# Prints the reason to end that any host, or a user, has written. One for which
+# others may be tried is of the hosts of one request.
+get_end() {
+  { get "launch/${job[launch]}/end" || get "$crashed"; } |
+    sed -n '1s/^reason=//p'
+}
 
 # Prints the step that the run has reached, or 0; progress resets the retries.
 get_step() {
@@ -189,6 +209,7 @@ leave() {
 # then deletes.
 finish() {
   local n end=launch/${job[launch]}/end
+  [[ $1 == crashed ]] && end=$crashed
   say "ending: $1"
   {
     echo "reason=$1"
@@ -267,7 +288,9 @@ main() {
       pause 1
     done
   fi
+  crashed=launch/${job[launch]}/crashed-${job[attempt]:-0}
   set_deadline
+  [[ -z ${job[delete]:-} ]] || schedule_deletion
   say "host $number of run ${job[name]}, launch ${job[launch]}" && upload_log
   [[ $number != 0 ]] || count_start || finish 'crashed'
   if [[ -n ${job[archive]:-} ]]; then

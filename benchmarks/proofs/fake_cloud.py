@@ -290,6 +290,10 @@ def start_host(stack, home: str, environment, metadata, program: str):
   counts as installed, and the program as its Python.
   """
   code = pathlib.Path(home, 'r', read_job(metadata)['sha256'])
+  unit = pathlib.Path(home, 'bin/systemd-run')  # notes what it is to start
+  unit.parent.mkdir(parents=True)
+  unit.write_text('#!/bin/bash\necho "$*" >>"$HOME/units"\n')
+  unit.chmod(0o755)
   for path in (code / 'env/bin', code / 'tree') if program else [code.parent]:
     path.mkdir(parents=True)
   if program:
@@ -299,6 +303,8 @@ def start_host(stack, home: str, environment, metadata, program: str):
   port = stack.enter_context(_serve_metadata(metadata))
   own = {'HOME': home, 'BERT_JAX_HOME': home}
   own['GCE_METADATA_HOST'] = f'127.0.0.1:{port}'
+  path = environment.get('PATH', os.environ['PATH'])
+  own['PATH'] = f'{home}/bin:{path}'
   with open(f'{home}/console', 'w') as out:
     process = subprocess.Popen(
       ['bash', '-c', metadata['startup-script']],

@@ -45,6 +45,16 @@ def test_down_needs_no_note_and_no_bucket(text, words, capsys, monkeypatch):
   assert ('may ask for more' in err) == (text == '7')
 
 
+@pytest.mark.parametrize('zones', [[7, None, ''], ['us-east9-z', '../x']])
+def test_zones_that_do_not_exist_leave_nothing_unknown(zones, capsys):
+  cloud = make_old('ACTIVE')
+  note = {'workdir': 'gs://bkt/old', 'project': 'p1', 'zones': zones}
+  with open(os.path.join(records.folder(), 'old.json'), 'w') as file:
+    json.dump(note, file)
+  assert tpu.main(['down', 'old'], cloud.world()) == 0
+  assert not cloud.items and 'nothing is left' in capsys.readouterr().out
+
+
 def test_down_and_ls_say_which_zone_did_not_answer(capsys):
   cloud = make_old('ACTIVE')
   add(cloud, 'old', 'ACTIVE', zone=B)

@@ -130,6 +130,33 @@ def test_live_hosts_are_adopted_whatever_the_ledger_and_the_zones(
   assert damaged == (text is not None)
 
 
+@pytest.mark.parametrize('text', [None, '{'])
+def test_what_was_spent_is_known_without_the_ledger(text, capsys):
+  cloud, words = interrupt(), [*RUN, '--max_hours=2']
+  job = cloud.read_job()['launch']
+  folder = f'gs://bkt/r/launch/{job}'
+  cloud.write(f'{folder}/deadline-3', f'{cloud.time + 5400:.0f}\n')
+  cloud.time += 1800
+  cloud.write('gs://bkt/r/logs/host-2.log', 'its last words')
+  cloud.time += 9e5
+  del cloud.objects[LEDGER]
+  if text:
+    cloud.write(LEDGER, text)
+  cloud.items.clear()  # half an hour before it, an hour since
+  cloud.states = [(*HAPPY, *['ACTIVE'] * 999)]
+  cloud.on_active = lambda *_: None
+  assert tpu.main(words, cloud.world()) == 1
+  out = capsys.readouterr().out
+  assert 'ended     out of time' in out and 'rent      2.0' in out
+  assert f'going on with launch {job}' in out
+  assert cloud.created == [A, A] and 3400 < cloud.rented < 3800
+  # Of a launch that has ended, nothing is counted.
+  cloud.write(f'{folder}/end', 'reason=stopped\n')
+  cloud.write(LEDGER, '{')
+  cloud.states, cloud.on_active = [HAPPY], lambda *_: cloud.end('done')
+  assert tpu.main(words, cloud.world()) == 0
+
+
 def test_note_is_written_whole_or_not_at_all(monkeypatch):
   cloud, noted = interrupt(), records.read_note('r')
   monkeypatch.setattr(records.files.json, 'dumps', lambda *_, **__: 1 / 0)

@@ -160,10 +160,44 @@ def test_full_zones_are_tried_in_turn_then_after_a_pause():
   assert told == [(1, 0.0), (0, 60.0), (1, 0.0), (0, 120.0)]
 
 
+# Step before the launch, steps at each crash, and how often hosts are asked for.
+CRASHES = ((0, [0], 1), (5, [5], 1), (5, [9, 9], 2), (0, [9, 20, 20], 3))
+
+
+@pytest.mark.parametrize('state', ['active', 'absent'])
+@pytest.mark.parametrize('first, steps, times', CRASHES)
+def test_hosts_that_crash_are_replaced_after_a_step_forward(
+  first, steps, times, state
+):
+  ledger, action = supervisor.decide(
+    Ledger('j'), look('absent', step=first), LIMITS
+  )
+  for step in steps:
+    assert action == CREATE
+    more = {'step': step, 'heard': 2000.0}
+    ledger, _ = supervisor.decide(ledger, look('active', **more), LIMITS)
+    more |= {'ended': supervisor.CRASHED, 'detail': 'host 3'}
+    for now in [state] if state == 'absent' else [state, 'deleting', 'absent']:
+      ledger, action = supervisor.decide(ledger, look(now, **more), LIMITS)
+  assert (ledger.attempts, ledger.preemptions) == (times, 0)
+  assert (ledger.reason, ledger.detail) == (supervisor.CRASHED, 'host 3')
+  assert action == END
+
+
+def test_hosts_are_asked_for_in_zones_that_answer():
+  seen = look('absent', dark=(A,))
+  ledger, action = supervisor.decide(make(), seen, LIMITS)
+  assert (action, ledger.zone, ledger.unsettled) == (CREATE, 1, [B])
+  # Until it answers, hosts may come from there.
+  for dark, unsettled in (((B,), [B]), ((), [])):
+    ledger, _ = supervisor.decide(ledger, look('absent', dark=dark), LIMITS)
+    assert {*ledger.unsettled} - {A} == {*unsettled}
+
+
 # Message of each failure, how often hosts are asked for, and the reason to end.
 ENDS = [
   (ZERO, 1, supervisor.STRUCTURAL),
-  ('odd', 2, supervisor.GAVE_UP),
+  ('odd', 21, supervisor.GAVE_UP),
   ('HTTP 503', 21, supervisor.GAVE_UP),
 ]
 

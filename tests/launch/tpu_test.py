@@ -93,6 +93,14 @@ def test_zone_that_does_not_answer_is_no_absence():
   assert cloud.created == [A]
 
 
+def test_dark_fallback_zone_stops_no_replacement_in_the_good_one():
+  cloud = make_cloud((*HAPPY, *['ACTIVE'] * 20, 'SUSPENDED'), HAPPY)
+  cloud.each = lambda count: setattr(cloud, 'dark', {B} if count > 9 else set())
+  cloud.talks = True
+  assert tpu.main(RUN, cloud.world()) == 0
+  assert cloud.created == [A, A] and cloud.slept < 200
+
+
 @pytest.mark.parametrize('ahead', [0.0, 2400.0, -2400.0, 9e6])
 def test_clock_of_the_launcher_changes_nothing(ahead, capsys):
   cloud = Google((*HAPPY, *['ACTIVE'] * 200))

@@ -52,14 +52,18 @@ chmod +x "$target/bin/uv"
 """
 
 
+def _rent(cloud):
+  cloud.create('r-1', 'z', {})
+  cloud.items['r-1', 'z'] |= {'running': time.time(), 'states': ['ACTIVE']}
+
+
 @pytest.fixture
 def host(tmp_path):
   """Returns a function that starts a host, and has `cloud`."""
   if not shutil.which('curl'):
     pytest.skip('curl is not installed')
   cloud, started = fake_cloud.Cloud(), []
-  cloud.create('r-1', 'z', {})
-  cloud.items['r-1', 'z'] |= {'running': time.time(), 'states': ['ACTIVE']}
+  _rent(cloud)
 
   def kill(*_):
     for process in started:
@@ -73,7 +77,7 @@ def host(tmp_path):
     made = functools.partial(_begin, tmp_path, stack, port, started)
     made.cloud = cloud
     made.log = lambda n=0: cloud.read(f'gs://b/r/logs/host-{n}.log')
-    made.end = lambda: cloud.read(f'{BASE}/end').splitlines()
+    made.end = lambda name='end': cloud.read(f'{BASE}/{name}').splitlines()
     yield made
 
 
@@ -139,7 +143,7 @@ ENDS = [
 @pytest.mark.parametrize('codes, reason, starts', ENDS)
 def test_exit_code_decides(host, codes, reason, starts):
   assert host(*codes).wait(120) == DELETED
-  end = host.end()
+  end = host.end('crashed-0' if reason == 'crashed' else 'end')
   assert end[0] == f'reason={reason}' and not host.cloud.items
   assert host.log().count('arguments:') == starts
   words = '-m bert_jax.main --config=c --workdir=gs://b/r --a b'
@@ -196,9 +200,34 @@ def test_deletion_that_is_refused_is_asked_for_again(host):
 
 
 def test_other_hosts_delete_when_host_0_is_dead(host):
-  process = host(*[75] * 4, number='1', topology='v5litepod-16')
+  words = {'topology': 'v5litepod-16', 'attempt': '2'}
+  process = host(*[75] * 4, number='1', **words)
   assert process.wait(120) == DELETED
-  assert host.end()[0] == 'reason=crashed' and not host.cloud.items
+  assert host.end('crashed-2')[0] == 'reason=crashed' and not host.cloud.items
+  # The hosts of this request end; those of the next begin.
+  _rent(host.cloud)
+  assert host('hang', number='0', **words).wait(60) == DELETED
+  assert 'ending: crashed' in host.log() and 'arguments:' not in host.log()
+  host('hang', number='0', **words | {'attempt': '3'})
+  wait_for(lambda: 'arguments:' in host.log())
+
+
+def test_second_unit_deletes_what_a_dead_script_leaves(host, tmp_path):
+  process = host('hang', seconds=1000)
+  wait_for(lambda: 'arguments:' in host.log())
+  process.kill()
+  assert process.wait(60) == DELETED and host.cloud.items
+  delay, *argv = (tmp_path / 'home0/units').read_text().split()[1:]
+  # Half an hour after the limit, when all hosts have had their turn.
+  assert 2700 < float(delay.removeprefix('--on-active=')) <= 2800
+  with subprocess.Popen(argv) as unit:
+    wait_for(lambda: not host.cloud.items)
+    unit.kill()
+
+
+def test_pod_has_no_second_unit(host, tmp_path):
+  assert host(0, pod=True, delete='', archive='').wait(60) == 0
+  assert not (tmp_path / 'home0/units').exists()
 
 
 def test_host_0_deletes_before_the_others(host):
@@ -258,8 +287,9 @@ def test_starts_are_counted_until_a_step_forward(host, text):
   host.cloud.write(f'{BASE}/starts', text)
   assert host(0).wait(60) == DELETED
   count = STARTS.get(text, '1 7')
-  reason = 'crashed' if count.startswith('11 ') else 'done'
-  assert host.end()[0] == f'reason={reason}'
+  name = 'crashed-0' if count.startswith('11 ') else 'end'
+  reason = 'done' if name == 'end' else 'crashed'
+  assert host.end(name)[0] == f'reason={reason}'
   assert host.cloud.read(f'{BASE}/starts') == f'{count}\n'
 
 
@@ -288,7 +318,8 @@ def test_code_is_installed_with_the_versions_that_came_with_it(host, tmp_path):
 def test_other_code_is_not_installed(host, seconds, end):
   host.cloud.write('gs://b/r/launch/code', b'other')
   assert host(0, sha256='0' * 64, seconds=seconds).wait(120) == DELETED
-  assert host.end()[0] == f'reason={end}' and 'arguments:' not in host.log()
+  written = host.end('crashed-0' if end == 'crashed' else 'end')
+  assert written[0] == f'reason={end}' and 'arguments:' not in host.log()
 
 
 PODS = [((70, 0), 0, 2), ((1, 0), 1, 1), ((75,) * 5, 1, 4)]
