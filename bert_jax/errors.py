@@ -145,7 +145,7 @@ def advise_converting(path: str) -> str:
   """Returns what to do with a text file that is not UTF-8."""
   return (
     f'convert it with: iconv -f ENCODING -t UTF-8 {shlex.quote(path)}, where '
-    'ENCODING is what it has, such as CP1252, CP949 or SHIFT_JIS'
+    'ENCODING is what it has, such as CP1252, CP949, SHIFT_JIS or UTF-16LE'
   )
 
 

@@ -202,7 +202,7 @@ def _file(part: Range, layout, field, counts, invalid) -> Iterator[Document]:
   finally:
     invalid[part.path] += counts['invalid_utf8'] - before
   size = (part.stop - part.start) * _find_factor(part.path)
-  file_kinds.refuse_bad_bytes(part.path, _count_bad(counts) - bad, size, head)
+  file_kinds.refuse_bad_bytes(part.path, _count_bad(counts) - bad, size)
 
 
 def _count_bad(counts: collections.Counter) -> int:

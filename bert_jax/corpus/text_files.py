@@ -121,17 +121,12 @@ def read_head(path: str) -> bytes:
 
 
 def refuse_utf16(path: str, head: bytes):
-  """Raises errors.UserError if a file has a mark of UTF-16 or UTF-32."""
-  wide = head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE))
-  if not wide and not head.startswith(
-    (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-  ):
-    return
-  name = 'UTF-32' if wide else 'UTF-16'
-  raise errors.UserError(
-    f'{path} is {name}; convert it, for example with: '
-    f'iconv -f {name} -t UTF-8 {shlex.quote(path)}'
-  )
+  """Raises errors.UserError if a file has a mark of UTF-16."""
+  if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    raise errors.UserError(
+      f'{path} is UTF-16; convert it, for example with: '
+      f'iconv -f UTF-16 -t UTF-8 {shlex.quote(path)}'
+    )
 
 
 def read_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
