@@ -16,7 +16,7 @@ _CLEANED = {
   'pages_of_other_namespaces': 'pages dropped that are not articles',
   'redirect_pages': 'redirects dropped',
   'short_documents': 'documents dropped that were too short',
-  'unreadable_pages': 'pages dropped whose markup cannot be read',
+  'unreadable_pages': 'pages dropped that hold no wikitext',
 }
 
 
