@@ -60,11 +60,7 @@ _SWITCH = re.compile(r'__[^\W\d_]+__')  # such as __NOTOC__
 _NOT_PROSE = re.compile(rf'[*#:;|! ]|{_CUT}*=.*=[\s{_CUT}]*$|----')
 _LEFT_OVER = re.compile(r'\[\[|\]\]|{{|}}|{\||\|}|</?\w+[^<>]*>')
 
-_EXTENSION = re.compile(
-  r'\.(?:jpe?g|png|gif|svg|tiff?|webp|xcf|og[gav]|oga|mp3|mp4|webm|wav|midi?|'
-  r'pdf|djvu|flac|stl)$',
-  re.I,
-)
+_EXTENSION = re.compile(r'\.\w{3,4}$')  # of a file
 _LANGUAGE = re.compile(r'(?!voy:|mw:)(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):')
 
 

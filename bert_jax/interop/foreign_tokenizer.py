@@ -8,7 +8,6 @@ does to texts.
 import collections
 import itertools
 import operator
-import os
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -43,7 +42,6 @@ _USUAL = {
   'subword_tokenizer_type': 'wordpiece',
   **{f'{x[1:-1].lower()}_token': x for x in SPECIAL},
 }
-_OTHERS = '.model', 'merges.txt', 'bpe.codes'  # ends of files' names
 _EACH = 12  # pieces of a kind in a probe
 
 
@@ -70,19 +68,16 @@ def check_declared(
     settings: of tokenizer_config.json and the small files beside it.
     fast: of tokenizer.json, if there is one.
   """
-  for name, value, usual in _list_facts(directory, settings, fast):
+  for name, value, usual in _list_facts(settings, fast):
     if value not in usual:
       refuse(directory, f'its {name} is {value!r}, not {usual[0]!r}')
 
 
-def _list_facts(directory, settings, fast) -> Iterator[tuple[str, Any, tuple]]:
+def _list_facts(settings, fast) -> Iterator[tuple[str, Any, tuple]]:
   """Yields (name, value, values that are BERT's) of what files declare."""
   for name, usual in _USUAL.items():
-    yield (
-      name,
-      get_word(settings.get(name)) or settings.get(name),
-      (usual, None),
-    )
+    value = settings.get(name)
+    yield name, get_word(value) or value, (usual, None)
   kind, never = settings['tokenizer_class'], settings.get('never_split')
   yield 'tokenizer_class', kind, (*_SAME, *GENERIC, '')
   yield 'auto_map', 'AutoTokenizer' in str(settings.get('auto_map')), (False,)
@@ -95,10 +90,6 @@ def _list_facts(directory, settings, fast) -> Iterator[tuple[str, Any, tuple]]:
       value = operator.attrgetter(name)(fast)
       value = value if isinstance(value, str) else type(value).__name__
       yield f'{name} in tokenizer.json', value, usual
-  elif kind not in _SAME:
-    file = os.path.basename(str(settings.get('vocab_file')))
-    names = [x for x in (file, *os.listdir(directory)) if x.endswith(_OTHERS)]
-    yield 'file', min(names, default='vocab.txt'), ('vocab.txt',)
 
 
 def check_pieces(directory: str, kind: str, vocab: Sequence[str]):

@@ -1,6 +1,5 @@
 """Reads and writes folders of Hugging Face transformers."""
 
-import functools
 import json
 import math
 import os
@@ -233,7 +232,13 @@ def read(directory: str) -> rename.LoadedModel:
   path = os.path.join(directory, 'config.json')
   theirs = files.read_json(path)
   config = _make_config(path, theirs)
-  tensors = _unwrap(directory, _read_tensors(directory))
+  given = _read_tensors(directory)
+  tensors = {_WRAPPED.sub('', name): x for name, x in given.items()}
+  if len(tensors) < len(given):
+    raise errors.UserError(
+      f'{directory} has tensors twice, with module. or _orig_mod. before their '
+      'names and without; remove one.'
+    )
   # Unexpected names are printed, so they must be printable.
   bad = [n for n in tensors if len(n) > _MAX_NAME or not n.isprintable()]
   if bad:
@@ -286,28 +291,6 @@ def _is_bert(theirs) -> bool:
   classes = theirs.get('architectures') or []  # or null
   return isinstance(classes, list) and all(
     str(name).startswith('Bert') for name in classes
-  )
-
-
-def _unwrap(directory, tensors):
-  """Returns tensors without what wrappers put before their names."""
-  unwrapped = {_WRAPPED.sub('', name): x for name, x in tensors.items()}
-  if len(unwrapped) < len(tensors):
-    raise errors.UserError(
-      f'{directory} has tensors twice, with module. or _orig_mod. before their '
-      'names and without; remove one.'
-    )
-  if unwrapped.keys() != tensors.keys():
-    _say_unwrapped(directory)
-  return unwrapped
-
-
-@functools.cache  # says it once
-def _say_unwrapped(directory):
-  print(
-    f'{directory}: read without module. or _orig_mod. before the names of '
-    'tensors',
-    flush=True,
   )
 
 

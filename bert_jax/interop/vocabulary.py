@@ -1,7 +1,6 @@
 """Reads and writes the tokenizer files of a model's folder."""
 
 import hashlib
-import math
 import os
 from typing import Any
 
@@ -27,6 +26,7 @@ WITHOUT_ROW = 'added without an embedding: '
 _TOKENS, _ADDED = 'special_tokens_map.json', 'added_tokens.json'
 _MOST = 1 << 24  # ids, of which some may have no piece
 _EXTRA = 'additional_special_tokens', 'extra_special_tokens'  # until, from 5
+_FLAGS = 'single_word', 'normalized', 'special'  # of an added word
 
 
 def read(
@@ -102,18 +102,13 @@ def _read_fast(directory) -> tokenizers.Tokenizer | None:
 
 def _check_same(path, vocab, ids, added):
   """Raises errors.UserError if vocab.txt has other ids than tokenizer.json."""
-  ours = {x: i for i, x in enumerate(vocab)}
-  if ours == ids:
-    return
-  pairs = [
-    {(x.strip(), i) for x, i in a.items() if b.get(x) != i}
-    for a, b in ((ours, ids), (ids, ours))
-  ]
+  ours = {x: i for i, x in enumerate(vocab) if x}
   extra = {x.content for x in added.values()} - ours.keys()
-  wrong = [x for x in pairs[0] ^ pairs[1] if x[0] and x[0] not in extra]
-  if wrong:
-    piece, _ = min(wrong, key=lambda x: (x[1], x[0] not in ours))
-    here, there = (x.get(piece, 'missing') for x in (ours, ids))
+  theirs = {x.strip(' \t\r'): i for x, i in ids.items() if x not in extra}
+  theirs.pop('', None)
+  if differences := ours.items() ^ theirs.items():
+    piece, _ = min(differences, key=lambda x: (x[1], x[0] not in ours))
+    here, there = (x.get(piece, 'missing') for x in (ours, theirs))
     raise errors.UserError(
       f'{path} and the {FAST} beside it differ: {piece!r} is {here} in the first '
       f'and {there} in the other, which transformers reads; delete the one that '
@@ -129,26 +124,22 @@ def _list_added(settings, fast, vocab) -> list[AddedWord]:
   special = [x for name, x in settings.items() if name.endswith('_token')]
   for extra in (settings.get(name) or () for name in _EXTRA):
     special += extra.values() if isinstance(extra, dict) else extra
-  names = [x for x in map(foreign_tokenizer.get_word, special) if x]
-  tokens = {
-    x: tokenizers.AddedToken(x, normalized=x not in names, special=x in names)
-    for x in [*ids, *names]
-  }
-  flags = 'content', 'single_word', 'normalized', 'special'
-  for x in listed.values():
-    given = {name: x[name] for name in flags if name in x}
-    tokens[x['content']] = tokenizers.AddedToken(**given)
+  names = {x for x in map(foreign_tokenizer.get_word, special) if x}
   if fast is None:
     pieces = {x: i for i, x in enumerate(vocab)}
     fast = tokenizers.Tokenizer(tokenizers.models.WordPiece(pieces))
   known = {x.content for x in fast.get_added_tokens_decoder().values()}
-  new = sorted(tokens, key=lambda x: ids.get(x, math.inf))
-  fast.add_tokens([tokens[x] for x in new if x not in known])
+  flags = {
+    x['content']: {name: x[name] for name in _FLAGS if name in x}
+    for x in listed.values()
+  }
+  for word in sorted(
+    {*ids, *names} - known, key=lambda x: (ids.get(x, _MOST), x)
+  ):
+    usual = {'normalized': word not in names, 'special': word in names}
+    given = usual | flags.get(word, {})
+    fast.add_tokens([tokenizers.AddedToken(word, **given)])
   added = sorted(fast.get_added_tokens_decoder().items())
-  form = tokenizers.normalizers.BertNormalizer(strip_accents=True)
-  for _, x in added:  # on an empty one, `tokenizers` panics
-    if x.normalized and not form.normalize_str(x.content):
-      raise ValueError(f'{x.content!r} is nothing once text is cleaned')
   return [
     AddedWord(
       x.content,

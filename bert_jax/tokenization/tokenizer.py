@@ -272,27 +272,17 @@ def read_vocab(path: str) -> tuple[str, ...]:
   )
   with errors.explaining(f'the vocabulary {path} cannot be read', advice):
     raw = storage.read(path)
-  if path.endswith('.model') or raw[:1] == b'{':
-    kind = 'JSON' if raw[:1] == b'{' else 'a model of SentencePiece'
-    raise errors.UserError(
-      f'the vocabulary {path} is {kind}, not a file with one piece per line; '
-      "give a BERT's vocab.txt, or make one with bert_jax.data.vocab."
-    )
   try:
     text = raw.decode('utf-8-sig')
   except UnicodeDecodeError as error:
     raise errors.UserError(
-      f'the vocabulary {path} is not UTF-8 at byte {error.start}; '
-      f'{errors.advise_converting(path)}.'
+      f"the vocabulary {path} is not UTF-8 at byte {error.start}; give a BERT's "
+      f'vocab.txt, or {errors.advise_converting(path)}.'
     ) from error
   # Not splitlines(): released vocabularies hold U+2028 as a piece.
   lines = [line.strip(' \t\r') for line in text.split('\n')]
   while lines and not lines[-1]:
     lines.pop()
-  if not lines:
-    raise errors.UserError(
-      f'the vocabulary {path} is empty; give a file with one piece per line.'
-    )
   check_vocab(lines, path)
   return tuple(lines)
 

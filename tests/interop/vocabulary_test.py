@@ -53,7 +53,6 @@ ADDED = [
 ]
 FLAGS = {'single_word': False, 'lstrip': False, 'rstrip': False}
 ADDED = [FLAGS | x for x in ADDED]
-ACCENT = {'id': 30, 'content': '\u0301'}
 WORDS = (
   AddedWord('[unused1]', 5, True, False, False, True),
   AddedWord('new', 30, False, False, True, False),
@@ -199,10 +198,6 @@ _FRAME = {'type': 'BertProcessing', 'cls': ['[CLS]', 2], 'sep': ['a', 12]}
     ('auto_map', {CONFIG: {'auto_map': {'AutoTokenizer': ['a.B', None]}}}),
     ('auto_map', {'config__json': {'auto_map': {'AutoTokenizer': 'a.B'}}}),
     (
-      "file is 'spiece.model'",
-      {CONFIG: {'vocab_file': 'x/spiece.model'}, 'fast': False},
-    ),
-    (
       'Chinese characters together',
       {CONFIG: {'tokenize_chinese_chars': False}},
     ),
@@ -218,7 +213,6 @@ _FRAME = {'type': 'BertProcessing', 'cls': ['[CLS]', 2], 'sep': ['a', 12]}
       {'post_processor': _FRAME},
     ),
     ("differ: 'dog' is 7 in the first and missing", {'vocab': ['cat', 'dog']}),
-    ('nothing once text is cleaned', {'added_tokens': [ADDED[1] | ACCENT]}),
     ("'the' is added as 7", {'added_tokens__json': {'the': 7}, 'fast': False}),
     ("'new' is added as 7", {'added_tokens__json': {'new': 7}, 'fast': False}),
     ('no piece begins with ##', {'vocab': ['##', ''], 'fast': False}),

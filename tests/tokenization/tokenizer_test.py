@@ -199,11 +199,11 @@ def test_a_copy_leaves_the_cache_behind(tmp_path):
 @pytest.mark.parametrize(
   'content, message',
   [
-    (b'', 'is empty'),
-    (b'\n\n', 'is empty'),
+    (b'\n\n', r'0 lines\) lacks \[PAD\]'),
     (b'[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n', r'lacks \[MASK\]'),
-    (b'{"model": {"type": "WordPiece"}}', 'is JSON, not a file'),
+    (b'{"model": {"type": "WordPiece"}}', r'lacks \[PAD\]'),
     ('[UNK]\n▁the\n▁man\n'.encode(), "pieces such as '▁the', not of WordP"),
+    (b'\n\x0e\n\x05\xff', "not UTF-8 .*; give a BERT's vocab.txt"),
     (b'[PAD]\ncaf\xe9\n', "not UTF-8 at byte 9.*my vocab.txt', where"),
   ],
 )
@@ -212,12 +212,6 @@ def test_bad_vocabularies_are_refused(tmp_path, content, message):
   path.write_bytes(content)
   with pytest.raises(errors.UserError, match=message):
     tokenizer.Tokenizer.load(str(path))
-
-
-def test_a_model_of_sentencepiece_is_no_vocabulary(tmp_path):
-  (tmp_path / 'm.model').write_bytes(b'\n\x0e\n\x05\xff')
-  with pytest.raises(errors.UserError, match='is a model of SentencePiece'):
-    tokenizer.Tokenizer.load(str(tmp_path / 'm.model'))
 
 
 def test_lines_of_a_vocabulary_are_its_ids_as_google_reads_them(tmp_path):
