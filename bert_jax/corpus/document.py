@@ -16,10 +16,9 @@ _WINDOW = 1 << 15  # characters; sentencex's time may grow with their square
 # ideographs, can do either.
 _OPENS = r'"(?<![^\s(\[{—–-]")(?![\s.,;:!?)\]}—–-]|$)'
 _CLOSES = r'"(?<=[^\s(\[{]")(?=[\s.,;:!?)\]}—–-]|$)'
-_OPENING, _CLOSING = re.compile(_OPENS), re.compile(_CLOSES)
-_PAIRED = re.compile(
-  rf'[^"]*+(?:(?!{_CLOSES})"[^"]*+(?!{_OPENS})"[^"]*+)*+(?:(?!{_CLOSES})"[^"]*+)?'
-)
+_QUOTATION = rf'(?!{_CLOSES})"[^"]*+(?!{_OPENS})"'
+_PAIRED = re.compile(rf'[^"]*+(?:{_QUOTATION}[^"]*+)*+')
+_MARK = re.compile(rf'({_QUOTATION})|({_OPENS})|"')
 
 
 class Document(NamedTuple):
@@ -68,7 +67,7 @@ def _segment(text: str, language: str) -> list[str]:
   is_paired = '"' not in text or _PAIRED.fullmatch(text)
   if is_paired and len(text) <= _WINDOW:
     return sentencex.segment(language, text) if text else []
-  marked = text if is_paired else _hide_strays(text)
+  marked = text if is_paired else _MARK.sub(_hide_stray, text)
   sentences, end = [], 0
   while end < len(text):
     window = marked[end : end + _WINDOW]
@@ -82,18 +81,9 @@ def _segment(text: str, language: str) -> list[str]:
   return sentences
 
 
-def _hide_strays(text: str) -> str:
-  """Replaces quotation marks that begin or end nothing by ones without a pair.
+def _hide_stray(found: re.Match) -> str:
+  """Replaces a quotation mark that begins or ends nothing by one without a pair.
 
   All between a mark of inches and the next mark would be one sentence.
   """
-  chars, opened = list(text), -1
-  for at in (mark.start() for mark in re.finditer('"', text)):
-    may_open = opened < 0 and not _CLOSING.match(text, at)
-    opens = may_open or bool(_OPENING.match(text, at))
-    if opens and opened >= 0:
-      chars[opened] = '″'
-    elif not opens and opened < 0:
-      chars[at] = '”'
-    opened = at if opens else -1
-  return ''.join(chars)
+  return found[1] or ('″' if found[2] else '”')
