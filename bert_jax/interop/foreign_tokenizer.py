@@ -100,10 +100,7 @@ def check_pieces(directory: str, kind: str, vocab: Sequence[str]):
   """
   words = [x for x in vocab if len(x) > 1 and x not in SPECIAL]
   if kind not in _SAME and words and not any(x[:2] == '##' for x in words):
-    what = (
-      'no piece begins with ##, and it has no tokenizer_class BertTokenizer'
-    )
-    refuse(directory, what)
+    refuse(directory, 'no piece begins with ##, nor is it a BertTokenizer')
 
 
 def compare(directory: str, fast: tokenizers.Tokenizer, ours: Tokenizer):

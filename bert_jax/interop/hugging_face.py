@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import re
 import reprlib
 import shutil
 from collections.abc import Collection
@@ -205,8 +204,6 @@ def _fast_tokenizer(tokenizer):
   return fast
 
 
-# What DataParallel and torch.compile put before names, or both.
-_WRAPPED = re.compile(r'^(module\.|_orig_mod\.)+')
 # Weights are one file, or several with an index; the first that exists is read.
 _WEIGHTS = (
   ('model.safetensors', safetensors_file.read),
@@ -232,13 +229,8 @@ def read(directory: str) -> rename.LoadedModel:
   path = os.path.join(directory, 'config.json')
   theirs = files.read_json(path)
   config = _make_config(path, theirs)
-  given = _read_tensors(directory)
-  tensors = {_WRAPPED.sub('', name): x for name, x in given.items()}
-  if len(tensors) < len(given):
-    raise errors.UserError(
-      f'{directory} has tensors twice, with module. or _orig_mod. before their '
-      'names and without; remove one.'
-    )
+  with errors.within(directory):
+    tensors = rename.modernise(_read_tensors(directory))
   # Unexpected names are printed, so they must be printable.
   bad = [n for n in tensors if len(n) > _MAX_NAME or not n.isprintable()]
   if bad:

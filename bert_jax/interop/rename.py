@@ -21,6 +21,8 @@ from bert_jax.tokenization.tokenizer import Tokenizer
 _HF_BUFFERS = re.compile(r'bert\.embeddings\.(position|token_type)_ids')
 # Modules in the names of BertModel; the other classes add the prefix bert.
 _HF_BARE = re.compile(r'(embeddings|encoder|pooler)\.')
+# What DataParallel and torch.compile put before names, or both.
+_WRAPPED = re.compile(r'^(module\.|_orig_mod\.)+')
 
 
 class Report(NamedTuple):
@@ -118,14 +120,7 @@ def from_hf(
   They may be from BertForPreTraining, BertForMaskedLM, BertModel or a BERT with
   another head.
   """
-  renamed: dict[str, np.ndarray] = {}
-  for name, x in tensors.items():
-    modern = _modern(name, tensors)
-    if modern in renamed:
-      raise errors.UserError(
-        f'{modern} is there twice, under its old and its new name; remove one.'
-      )
-    renamed[modern] = x
+  renamed = modernise(tensors)
   for copy, original in name_table.HF_TIED.items():
     if copy not in renamed:
       continue
@@ -139,12 +134,23 @@ def from_hf(
   return to_ours(found, renamed.__getitem__, config, 'hf')
 
 
-def _modern(name, tensors):
-  """Returns a tensor's name in today's BertForPreTraining."""
-  # Files from before 2020 have gamma and beta.
-  name = re.sub(r'\.gamma$', '.weight', re.sub(r'\.beta$', '.bias', name))
-  bare = 'embeddings.word_embeddings.weight' in tensors
-  return f'bert.{name}' if bare and _HF_BARE.match(name) else name
+def modernise(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+  """Returns tensors with their names in today's BertForPreTraining.
+
+  Files from before 2020 have gamma and beta.
+  """
+  named = {_WRAPPED.sub('', name): x for name, x in tensors.items()}
+  bare = 'embeddings.word_embeddings.weight' in named
+  renamed = {}
+  for name, x in named.items():
+    name = re.sub(r'\.gamma$', '.weight', re.sub(r'\.beta$', '.bias', name))
+    renamed[f'bert.{name}' if bare and _HF_BARE.match(name) else name] = x
+  if len(renamed) < len(tensors):
+    raise errors.UserError(
+      'some tensors are there twice, under an old and a new name, or with module. '
+      'or _orig_mod. before it and without; remove one.'
+    )
+  return renamed
 
 
 def to_ours(

@@ -1,5 +1,6 @@
 """The heads of Hugging Face's classes, one for each of our tasks."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -89,27 +90,22 @@ def read(
   one = kind == 'regression' and len(bias) == 1
   if not (one or several or kind in (None, 'single_label_classification')):
     return None
-  ours = theirs.get('task_specific_params')
-  ours = ours.get(_OURS) if isinstance(ours, dict) else None
-  ours = ours if isinstance(ours, dict) else {}
-  labels, settings, most = (), None, theirs['max_position_embeddings']
-  default = most
+  labels, most = (), theirs['max_position_embeddings']
   if task == 'spans':
-    settings = _read_spans(path, ours.get('spans', {}), len(bias))
     labels = _SPANS
-    default = min(most, _MAX_LENGTH)
+    if len(bias) != len(labels):
+      config_file.refuse(path, 'the number of outputs', len(bias), '2')
   elif several or (kind != 'regression' and len(bias) > 1):
     labels = _read_labels(path, theirs, len(bias))
-  if several:
-    threshold = ours.get('threshold', 0.5)  # what transformers' users take
-    if not (type(threshold) in (int, float) and 0 <= threshold < 1):
-      config_file.refuse(path, 'threshold', threshold, 'at least 0 and below 1')
-    settings = classifier.Threshold(threshold)
-  max_length, columns = ours.get('max_length', default), ours.get('columns', [])
-  if not (type(max_length) is int and 5 <= max_length <= most):
-    config_file.refuse(path, 'max_length', max_length, f'5 to {most} tokens')
-  if not (isinstance(columns, list) and all(type(x) is str for x in columns)):
-    config_file.refuse(path, 'columns', columns, 'a list of names')
+  what = f'{path}: what task_specific_params say of {_OURS} is wrong'
+  odd = TypeError, ValueError, AttributeError
+  with errors.explaining(what, 'export the model again.', odd):
+    ours = (theirs.get('task_specific_params') or {}).get(_OURS) or {}
+    settings = _read_settings(task, ours)
+    usual = min(most, _MAX_LENGTH) if task == 'spans' else most
+    max_length, columns = ours.get('max_length', usual), ours.get('columns', [])
+    if not 5 <= max_length <= most or not isinstance(columns, list):
+      raise ValueError(f'max_length={max_length}, columns={columns}')
   return classifier.Head(
     kernel, bias, labels, max_length, tuple(columns), task, settings=settings
   )
@@ -128,24 +124,21 @@ def _read_layer(path, theirs, tensors, weight, bias):
   return np.ascontiguousarray(kernel), added
 
 
-def _read_spans(path, given, outputs) -> classifier.Spans:
-  """Returns how answers are found; by default for a folder that is not ours."""
-  found = {**_USUAL._asdict(), **given} if isinstance(given, dict) else given
-  numbers = classifier.Spans._fields[:-1]
-  if outputs != len(_SPANS):
-    allowed = f'{len(_SPANS)}: one for the first and one for the last token'
-    config_file.refuse(
-      path, "the number of an answer's outputs", outputs, allowed
-    )
-  if (
-    not isinstance(found, dict)
-    or set(found) != set(classifier.Spans._fields)
-    or not all(type(found[x]) is int and found[x] > 0 for x in numbers)
-    or type(found['threshold']) not in (type(None), int, float)
-  ):
-    allowed = f'{", ".join(numbers)} above 0, and threshold, which may be null'
-    config_file.refuse(path, 'spans', given, allowed)
-  return classifier.Spans(**found)
+def _read_settings(
+  task, ours
+) -> classifier.Spans | classifier.Threshold | None:
+  """Returns what is tuned on dev; what transformers does, if it is not ours."""
+  if task == 'multi_label':
+    settings = classifier.Threshold(ours.get('threshold', 0.5))
+    if not 0 <= settings.threshold < 1:
+      raise ValueError(f'threshold={settings.threshold} is not below 1')
+    return settings
+  if task != 'spans':
+    return None
+  spans = classifier.Spans(**(_USUAL._asdict() | ours.get('spans', {})))
+  if min(spans[:-1]) <= 0 or not -math.inf < (spans.threshold or 0) < math.inf:
+    raise ValueError(f'{spans} is not above 0')
+  return spans
 
 
 def _read_labels(path, theirs, count) -> tuple[str, ...]:

@@ -460,5 +460,5 @@ def test_tensors_with_and_without_a_wrapper_are_refused(exported):
   tensors = safetensors.numpy.load_file(path)
   name, x = next(iter(tensors.items()))
   safetensors.numpy.save_file(tensors | {f'module.{name}': x}, path)
-  with pytest.raises(errors.UserError, match='has tensors twice'):
+  with pytest.raises(errors.UserError, match='are there twice'):
     hugging_face.read(exported)
