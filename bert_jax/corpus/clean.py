@@ -9,9 +9,7 @@ Tabs become spaces.
 
 import collections
 import re
-from collections.abc import Mapping
 
-from bert_jax import errors
 from bert_jax.tokenization import basic_tokenizer
 
 _TABLE = bytes.maketrans(b'\t', b' ')
@@ -63,20 +61,6 @@ def is_blank(line: str) -> bool:
   if not line or line[0].isascii():  # nearly all
     return not line
   return not line.translate(basic_tokenizer.CLEANED).strip()
-
-
-def describe_invalid(count: int, files: Mapping[str, int]) -> str:
-  """Returns a warning of text that is not UTF-8, of {path: how many} or {}."""
-  where, path = '', 'FILE'
-  if files:
-    path = max(files, key=lambda path: files[path])
-    several = f' in {len(files):,} files, most of them'
-    where = f'{several if len(files) > 1 else ""} in {path},'
-  return (
-    f'WARNING: {count:,} sequences of bytes{where} are not UTF-8, and their '
-    'characters are lost; leave out what is not text, or '
-    + errors.advise_converting(path)
-  )
 
 
 def clean(text: str, counts: collections.Counter) -> str:

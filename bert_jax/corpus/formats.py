@@ -247,7 +247,6 @@ _BODY = re.compile(
   r'|\s*\*+\s*END\W* ?THE SMALL PRINT',
   re.I,
 )
-_STARRED_END = re.compile(r'\*\s*$')
 _FOOTER = re.compile(
   r'\s*\*+\s*END OF (?:THE |THIS )?PROJECT GUTENBERG'
   r'|\s*(?:\*+\s*)?(?:This is the )?END OF (?:THE |THIS )?PROJECT GUTENBERG'
@@ -283,20 +282,12 @@ def _book(lines: Iterable[str]) -> Iterator[str]:
   """Yields the lines of one book; reads `lines` up to its footer."""
   book = itertools.takewhile(lambda line: not _FOOTER.match(line), lines)
   head = list(itertools.islice(book, _MAX_HEADER))
-  yield from head[_header_end(head) :]
-  yield from book
-
-
-def _header_end(head: list[str]) -> int:
-  """Returns the number of lines of the header."""
   starts = [n for n, line in enumerate(head) if _BODY.match(line)]
-  if not starts:
-    return 0
-  n = starts[-1] + 1
-  # A long title continues on the next lines, up to the closing asterisks.
-  for k in range(n - 1, min(n + 3, len(head))):
-    if not head[k].strip():
-      break
-    if _STARRED_END.search(head[k]):
-      return k + 1
-  return n
+  if starts:
+    n = starts[-1]
+    # A long title goes on in the next lines, up to the closing asterisks.
+    while n < len(head) and head[n].strip(' *') and not head[n].endswith('*'):
+      n += 1
+    head = head[n + 1 :]
+  yield from head
+  yield from book

@@ -12,10 +12,8 @@ NAMES = WRAPPED, UNBROKEN, BROKEN = 'hard_wrapped', 'unbroken', 'finely_broken'
 
 _LINES = 400  # to judge a file by
 _WIDTHS = range(20, 200)  # characters of a line that was cut
-_LARGE, _LONGEST = (
-  256 << 10,
-  4 << 20,
-)  # characters; `formats` cuts at the latter
+_LARGE = 256 << 10  # characters
+_LONGEST = 4 << 20  # characters; `formats` cuts here
 _MANY_LINES = 1000
 # The paragraphs of 20 novels have 425 bytes on average.
 _MANY, _SHORT = 10, 1000  # documents, and their characters on average

@@ -193,20 +193,17 @@ def _group(ranges: Sequence[Range], most: int) -> Iterator[list[Range]]:
 
 
 def _file(part: Range, layout, field, counts, invalid) -> Iterator[Document]:
-  before, bad = counts['invalid_utf8'], _count_bad(counts)
+  before = counts['invalid_utf8']
   head = text_files.read_head(part.path)
   try:
     with text_files.open_text(part.path) as file:
       documents = _read(file, head, part, layout, field, counts)
       yield from _until_damage(documents, part.path, counts)
   finally:
-    invalid[part.path] += counts['invalid_utf8'] - before
+    bad = counts['invalid_utf8'] - before
+    invalid[part.path] += bad
   size = (part.stop - part.start) * _find_factor(part.path)
-  file_kinds.refuse_bad_bytes(part.path, _count_bad(counts) - bad, size)
-
-
-def _count_bad(counts: collections.Counter) -> int:
-  return counts['invalid_utf8'] + counts['control_characters']
+  file_kinds.refuse_bad_bytes(part.path, bad, size)
 
 
 def _until_damage(found: Iterable, path: str, counts: collections.Counter):

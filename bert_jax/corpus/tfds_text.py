@@ -61,13 +61,8 @@ def open_split(given: str, field: str):
       f'input {given!r} has no feature {field!r}, only '
       f'{", ".join(builder.info.features or ())}; name one that holds text.'
     )
-  if split.split('[')[0] not in builder.info.splits:
-    raise errors.UserError(
-      f'input {given!r} has no split {split!r}; it has '
-      f'{", ".join(builder.info.splits)}.'
-    )
   what = f'input {given!r} cannot be read by index'
-  advice = "prepare it again with file_format='array_record'."
+  advice = "name another split, or prepare it with file_format='array_record'."
   kinds = NotImplementedError, ValueError
   with errors.explaining(what, advice, kinds):
     return builder.as_data_source(split=split)

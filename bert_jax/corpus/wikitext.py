@@ -83,8 +83,9 @@ def extract_text(wikitext: str, not_text: Set[str] = NOT_TEXT) -> list[str]:
     block = _EXTERNAL.sub(lambda m: m[1] or _CUT, block)
     for paragraph in _QUOTES.sub('', block).split('\n'):
       tidy = _tidy(paragraph)
-      if any(map(str.isalnum, tidy)) and not _LEFT_OVER.search(tidy):
-        out.append(' '.join(html.unescape(tidy).translate(_UNSPELT).split()))
+      plain = ' '.join(html.unescape(tidy).translate(_UNSPELT).split())
+      if any(map(str.isalnum, plain)) and not _LEFT_OVER.search(tidy):
+        out.append(plain)
   return out
 
 

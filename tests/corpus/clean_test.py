@@ -42,12 +42,6 @@ def test_a_line_is_blank_if_the_tokenizer_keeps_nothing_of_it():
     assert not clean.is_blank(line), ascii(line)
 
 
-def test_the_file_with_the_most_is_named():
-  said = clean.describe_invalid(5, {'a': 1, 'b c': 4})
-  assert 'bytes in 2 files, most of them in b c, are' in said
-  assert "iconv -f ENCODING -t UTF-8 'b c', where" in said
-
-
 @pytest.mark.parametrize(
   'raw, text, count',
   [

@@ -121,7 +121,7 @@ def test_bytes_that_are_no_text_are_refused_wherever_they_are(write):
     len(_read([write('b.txt', path.read_bytes()[:-500])], counts=counts)) == 1
   )
   with pytest.raises(errors.UserError, match=f'{path} is not text in UTF-8'):
-    _read([write('a.txt', path.read_bytes() + bytes(1000))])
+    _read([write('a.txt', path.read_bytes() + b'\xff' * 1000)])
 
 
 def test_utf16_text_is_an_error_that_says_how_to_convert_it(write):
@@ -306,7 +306,7 @@ def test_tfds_inputs_that_cannot_be_read_are_refused(tfds_dir):
     ('tfds:a b:train', 'is not of the form'),
     ('tfds:wikipedia.20230601.en:train', 'does not name a dataset'),
     ('tfds:toy/zh-cn:train', 'is not prepared'),  # as in wiki40b/zh-cn
-    ('tfds:toy:dev', 'no split .dev.; it has train'),
+    ('tfds:toy:dev', 'cannot be read by index.*dev.*name another split'),
     ('tfds:no_such_set:train', 'is not prepared'),
   ]:
     with pytest.raises(errors.UserError, match=message):
