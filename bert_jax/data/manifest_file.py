@@ -11,7 +11,7 @@ import numpy as np
 
 import bert_jax
 from bert_jax import errors
-from bert_jax.corpus import clean, layout_doubts, text_files
+from bert_jax.corpus import layout_doubts, text_files
 from bert_jax.data import layout_warnings
 from bert_jax.data.recipe import Recipe
 from bert_jax.runtime import files, storage
@@ -177,10 +177,17 @@ def _is_latin(words: Sequence[str]) -> bool:
 
 def warn_of_invalid(cleaned: dict, inputs: Sequence[dict]) -> list[str]:
   """Returns a line for the terminal if some text is not UTF-8."""
-  found = [f for given in inputs for f in given['files'] if 'invalid_utf8' in f]
-  of = {f['path']: f['invalid_utf8'] for f in found}
-  count = cleaned.get('invalid_utf8')
-  return [clean.describe_invalid(count, of)] if count else []
+  if not (count := cleaned.get('invalid_utf8')):
+    return []
+  found = {
+    f['path']: f.get('invalid_utf8', 0) for i in inputs for f in i['files']
+  }
+  path = max(found, key=found.__getitem__, default='FILE')
+  return [
+    f'WARNING: {count:,} sequences of bytes, most of them in {path}, are not UTF-8, '
+    'and their characters are lost; leave out what is not text, or '
+    + errors.advise_converting(path)
+  ]
 
 
 def sum_up(
@@ -281,7 +288,7 @@ def check_inputs(old: Sequence[dict], paths: dict[str, int], directory: str):
   """
   was = {f['path']: f['bytes'] for i in old for f in i['files']}
   changed = [
-    _describe_change(path, was.get(path), paths.get(path))
+    f'bytes of {path}: {was.get(path, "none")}, now {paths.get(path, "none")}'
     for path in sorted({*was, *paths})
     if was.get(path) != paths.get(path)
   ]
@@ -292,11 +299,3 @@ def check_inputs(old: Sequence[dict], paths: dict[str, int], directory: str):
       'another directory. Training on what is prepared needs no text: '
       f'bert_jax.main --config.data.dir={directory}'
     )
-
-
-def _describe_change(path: str, was: int | None, now: int | None) -> str:
-  if now is None:
-    return f'{path} is gone'
-  if was is None:
-    return f'{path} is new'
-  return f'{path} had {was:,} bytes, has {now:,}'

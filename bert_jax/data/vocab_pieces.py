@@ -65,11 +65,6 @@ def train(words: collections.Counter, size: int) -> list[str]:
   of tokens that they save. Equal counts give equal lists.
   """
   room = size - len(tokenizer.SPECIAL)
-  if room <= 0:
-    raise errors.UserError(
-      f'size={size} leaves no room beside {len(tokenizer.SPECIAL)} special '
-      'tokens; the paper uses 30522.'
-    )
   counted = [item for item in sort_by_count(words) if _is_spellable(item[0])]
   characters = count_characters(counted)
   counted = counted[:_MAX_TRAINING_WORDS]

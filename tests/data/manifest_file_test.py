@@ -31,12 +31,14 @@ def test_changed_inputs_are_named_and_many_are_counted():
   manifest_file.check_inputs(old, {}, 'data')
   with pytest.raises(errors.UserError) as caught:
     manifest_file.check_inputs(old, {f'{k}.txt': 0 for k in range(9)}, 'data')
-  assert '1.txt had 1 bytes, has 0, 2.txt' in str(caught.value)
+  assert 'bytes of 1.txt: 1, now 0, bytes of 2.txt' in str(caught.value)
   assert 'and 5 more)' in str(caught.value)
   new = {f'{k}.txt': k for k in range(1, 10)}
   with pytest.raises(errors.UserError) as caught:
     manifest_file.check_inputs(old, new, 'data')
-  assert '(0.txt is gone, 9.txt is new)' in str(caught.value)
+  assert '(bytes of 0.txt: 0, now none, bytes of 9.txt: none, now 9)' in str(
+    caught.value
+  )
   assert str(caught.value).endswith(
     'no text: bert_jax.main --config.data.dir=data'
   )
@@ -135,3 +137,12 @@ def test_a_vocabulary_of_the_other_case_is_noticed(words, lowercase, said):
   recipe = _ORDINARY['recipe'] | {'vocab': 'v.txt', 'lowercase': lowercase}
   manifest = {**_ORDINARY, 'recipe': recipe}
   assert manifest_file.list_warnings(manifest, words) == found
+
+
+def test_the_file_with_most_of_what_is_not_utf8_is_named():
+  files = [{'path': 'a', 'invalid_utf8': 1}, {'path': 'b c', 'invalid_utf8': 4}]
+  inputs = [{'files': [*files, {'path': 'd'}]}]
+  [said] = manifest_file.warn_of_invalid({'invalid_utf8': 5}, inputs)
+  assert said.startswith('WARNING: 5 sequences of bytes, most of them in b c, ')
+  assert said.endswith('such as CP1252, CP949, SHIFT_JIS or UTF-16LE')
+  assert "iconv -f ENCODING -t UTF-8 'b c', where" in said

@@ -75,7 +75,7 @@ def test_input_that_changed_after_preparation_is_an_error(tmp_path):
   with open(path, 'a') as file:
     file.write('x')
   with pytest.raises(
-    errors.UserError, match=f'had {size:,} bytes, has {size + 1:,}'
+    errors.UserError, match=f'corpus.txt: {size}, now {size + 1}'
   ):
     prepare.prepare(recipe, output, ONE)
   os.remove(path)  # what is prepared does not need its text any more
@@ -126,7 +126,7 @@ def test_text_that_is_not_utf8_is_warned_of_also_when_it_is_prepared(
   for _ in range(2):
     commands.run(command, *given)
     assert (
-      f'\nWARNING: {count} sequences of bytes in {bad}, are not UTF-8'
+      f'\nWARNING: {count} sequences of bytes, most of them in {bad}, are not UTF-8'
     ) in capsys.readouterr().out
 
 

@@ -102,6 +102,9 @@ def test_it_reads_what_prepare_reads_and_warns_of_other_encodings(
   out = capfd.readouterr().out
   # By the text alone they would be stripped.
   assert 'accents are kept: in language ko marks' in out
-  assert f'WARNING: 9 sequences of bytes in {path}, are not UTF-8' in out
+  assert (
+    f'WARNING: 9 sequences of bytes, most of them in {path}, are not UTF-8'
+    in out
+  )
   with pytest.raises(errors.UserError, match="a string 'text'"):
     commands.run(vocab, *given)
