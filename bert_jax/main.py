@@ -28,7 +28,7 @@ def run(config: config_dict.ConfigDict, workdir: str):
   # which import this module, do not wait for jax.
   from bert_jax import config_check, tasks
   from bert_jax.config import to_json
-  from bert_jax.parallel import agreement, distributed, watchdog
+  from bert_jax.parallel import agreement, distributed
   from bert_jax.train import fit
   from bert_jax.workdir import claim
 
@@ -39,12 +39,12 @@ def run(config: config_dict.ConfigDict, workdir: str):
   agreement.check_same({**json.loads(to_json(config)), **agreement.hash_code()})
   fit.check_devices(config)
   claim.check_shared(workdir)
-  with watchdog.watch_hosts() as pulse, contextlib.ExitStack() as stack:
+  with contextlib.ExitStack() as stack:
     status = _claim(task, config, workdir, stack)
     config, data = _prepare(task, config, workdir, status)
     made = task.make_task(config, data)
     agreement.check_same(made.facts)
-    trained = fit.fit(config, made, workdir, status, pulse)
+    trained = fit.fit(config, made, workdir, status)
     distributed.first_then_all(
       'export', lambda: task.finish(config, data, workdir, *trained)
     )
@@ -116,8 +116,9 @@ def main():
 
   distributed.start(given.coordinator, given.num_processes, given.process_id)
   config, workdir = given.config, given.workdir
-  compile_cache.use()
-  run(config, storage.resolve(workdir))
+  with distributed.leaving_together():
+    compile_cache.use()
+    run(config, storage.resolve(workdir))
 
 
 if __name__ == '__main__':

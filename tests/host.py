@@ -10,7 +10,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from bert_jax import errors
-from bert_jax.parallel import agreement, device_mesh, distributed, watchdog
+from bert_jax.parallel import agreement, device_mesh, distributed
 from bert_jax.train import fit, task
 from bert_jax.workdir import claim
 from tests import training
@@ -35,10 +35,10 @@ def main(port, process, workdir):
   same = all(np.array_equal(found[name], whole[name]) for name in whole)
   print(f'batch: {same}', file=out)
   claim.check_shared(workdir)
-  with watchdog.watch_hosts() as pulse:
+  with distributed.leaving_together():
     c = training.small_config()
     c.checkpoint.minutes = 1e-9
-    _, kept, _ = fit.fit(c, make_task(c), workdir, pulse=pulse)
+    _, kept, _ = fit.fit(c, make_task(c), workdir)
   wanted = [training.make_batch(1000 + i)['input_ids'][:, 0] for i in (0, 1)]
   same = np.array_equal(kept[task.HELD_OUT], np.concatenate(wanted))
   print(f'predictions: {same}', file=out)

@@ -15,12 +15,8 @@ every row is ok. Takes about ten minutes on two idle cores.
 
 import argparse
 import concurrent.futures
-import contextlib
-import functools
-import io
 import os
 import pathlib
-import re
 import sys
 import tempfile
 import time
@@ -33,38 +29,6 @@ PAGE = ROOT / 'docs' / 'faults.md'
 LIMIT = 600  # seconds of a row
 
 
-def fail_host(how: str, victim: int, base, folder):
-  """Measures a host that fails, see `hosts.check_failure`."""
-  import hosts
-
-  from bert_jax.pretraining import training_data
-  from bert_jax.workdir import paths
-
-  sys.path.append(str(ROOT))
-  from configs import tiny
-
-  c, said = tiny.get_config(hosts.CONFIG.partition(':')[2]), io.StringIO()
-  training_data.prepare_data(c, folder)
-  [case] = [x for x in hosts.list_failures() if x[:3] == (how, victim, 2)]
-  with contextlib.redirect_stdout(said):
-    good = hosts.check_failure(folder, paths.prepared_data(c, folder), case)
-  text = said.getvalue()
-  small_run.expect(good, text)
-  seconds = text.partition('ended after ')[2].partition(' (')[0]
-  line = text.partition('said: error: ')[2]
-  line = small_run.quote(re.sub(r' \(\S+, process \d+\)', '', line))
-  return f'all ended after {seconds} with exit code {case[4]}: {line}'
-
-
-HOSTS = {
-  'host_killed': ('SIGKILL', 1),
-  'host_0_killed': ('SIGKILL', 0),
-  'host_stopped': ('SIGSTOP', 1),
-  'host_slow': ('hangs', 1),
-  'host_fails': ('raises', 1),
-}
-
-
 def list_rows() -> dict:
   """Returns {name: (base, empty folder) -> what was measured}.
 
@@ -75,10 +39,7 @@ def list_rows() -> dict:
   import faults_files
   import faults_process
 
-  rows = faults_process.ROWS | faults_files.ROWS | faults_disk.ROWS
-  return rows | {
-    name: functools.partial(fail_host, *given) for name, given in HOSTS.items()
-  }
+  return faults_process.ROWS | faults_files.ROWS | faults_disk.ROWS
 
 
 def read_page() -> dict[str, list[str]]:

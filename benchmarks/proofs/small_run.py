@@ -29,7 +29,7 @@ import orbax.checkpoint  # noqa: F401
 import small_config
 
 from bert_jax import config_check, errors, main, tasks  # noqa: F401
-from bert_jax.parallel import agreement, watchdog  # noqa: F401
+from bert_jax.parallel import agreement  # noqa: F401
 from bert_jax.runtime import compile_cache, signals, storage
 from bert_jax.train import fit  # noqa: F401
 from bert_jax.workdir import log

@@ -1,8 +1,9 @@
 """Runs on several hosts: one process each, one program, one global batch."""
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -14,17 +15,14 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax import errors
-from bert_jax.parallel import relay
-from bert_jax.runtime import storage
+from bert_jax.runtime import cli, storage
 
 _DAY = 24 * 60 * 60  # seconds to wait while process 0 prepares or exports
 _LEAVE_SECONDS = 20  # to wait for processes that may not end
 # Environment variables that list the hosts of a TPU.
 _LISTS = ('TPU_PROCESS_ADDRESSES', 'TPU_WORKER_HOSTNAMES')
 _CONNECT_SECONDS = 300  # to wait for the other processes
-# Jax's timeout for a dead process, before `watchdog` runs or without it. When
-# process 0 is dead, it is the time for `watchdog` to say so, see `relay`.
-_HEARTBEAT_SECONDS = 50
+_HEARTBEAT_SECONDS = 40  # without one, jax takes a process for dead
 
 
 def start(
@@ -50,7 +48,7 @@ def start(
   # This service would handle SIGTERM, which `signals` handles.
   jax.config.update('jax_enable_preemption_service', False)
   try:
-    _connect(*(_find_hosts() if given == nothing else given))
+    _connect(*given)
   # jax queries Google's metadata server with requests, which raises OSErrors.
   except (OSError, RuntimeError, ValueError) as error:
     if not coordinator and _knows_no_hosts(error):
@@ -65,29 +63,7 @@ def start(
     sys.stdout = open(os.devnull, 'w', encoding='utf-8')
 
 
-def _find_hosts() -> tuple[str | None, int | None, int | None]:
-  """Returns the arguments of `start` on Cloud TPU, None if unknown."""
-  try:
-    from jax._src import clusters  # there is no public API
-
-    address, count, process, _ = (
-      clusters.ClusterEnv.auto_detect_unset_distributed_params(
-        os.environ.get('JAX_COORDINATOR_ADDRESS'),
-        num_processes=None,
-        process_id=None,
-        local_device_ids=None,
-        cluster_detection_method=None,
-        initialization_timeout=_CONNECT_SECONDS,
-      )
-    )
-  except (AttributeError, ImportError, TypeError):
-    return None, None, None  # jax finds them, and connects without the relay
-  return address, count, process
-
-
 def _connect(coordinator, num_processes, process_id):
-  if process_id:
-    coordinator = relay.start(coordinator)
   jax.distributed.initialize(
     coordinator,
     num_processes,
@@ -171,14 +147,29 @@ def first_then_all(name: str, function: Callable[[], object]):
   barrier(name)
 
 
-def leave(everywhere: bool = True):
-  """Waits for the other processes to end, too.
+@contextlib.contextmanager
+def leaving_together() -> Iterator[None]:
+  """Lets the processes of a run end together, each with its exit code.
 
-  Args:
-    everywhere: whether all of them are about to end. Process 0 may take minutes
-      to close its files in a bucket that does not answer.
+  If the others neither end nor fail as this one does, it ends at once, before
+  jax, which waits for them at the end, aborts it and hides its exit code. The
+  others then are without its heartbeat, and jax aborts them.
   """
-  barrier('leave', _DAY if everywhere else _LEAVE_SECONDS)
+  if jax.process_count() == 1:
+    yield
+    return
+  try:
+    yield
+  except (Exception, errors.Interrupted) as error:
+    everywhere = getattr(error, 'everywhere', False)
+    try:
+      # Process 0 may take minutes to close its files in a bucket.
+      barrier('leave', _DAY if everywhere else _LEAVE_SECONDS)
+    except jax.errors.JaxRuntimeError:
+      sys.stdout.flush()
+      os._exit(cli.report(error))
+    raise
+  barrier('leave')
 
 
 def find_largest(value: int) -> int:

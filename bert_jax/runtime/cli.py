@@ -52,17 +52,22 @@ def run(
       parse = functools.partial(_parse_flags, fields=fields or {})
       app.run(guarded, flags_parser=parse)
   except (Exception, errors.Interrupted) as error:
-    if isinstance(error, errors.UserError):
-      line = ' '.join(str(error).splitlines())
-      print('error:', errors.escape(line), file=sys.stderr)
-    elif isinstance(error, errors.Interrupted):
-      print(f'\nstopped: {error}', file=sys.stderr)
-    elif errors.may_pass(error):
-      line = errors.escape(errors.first_line(error))
-      print(f'error: {line}. Run the same command again.', file=sys.stderr)
-    else:
-      traceback.print_exc()
-    sys.exit(errors.get_exit_code(error))
+    sys.exit(report(error))
+
+
+def report(error: BaseException) -> int:
+  """Says on stderr why a program ends; returns its exit code."""
+  if isinstance(error, errors.UserError):
+    line = ' '.join(str(error).splitlines())
+    print('error:', errors.escape(line), file=sys.stderr)
+  elif isinstance(error, errors.Interrupted):
+    print(f'\nstopped: {error}', file=sys.stderr)
+  elif errors.may_pass(error):
+    line = errors.escape(errors.first_line(error))
+    print(f'error: {line}. Run the same command again.', file=sys.stderr)
+  else:
+    traceback.print_exception(error)
+  return errors.get_exit_code(error)
 
 
 def _skip_absent_tpu():

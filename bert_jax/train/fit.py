@@ -13,8 +13,7 @@ from ml_collections import config_dict
 from bert_jax import errors
 from bert_jax.model import parameters
 from bert_jax.parallel import agreement, device_mesh, distributed
-from bert_jax.runtime import process_pool, progress, signals, storage
-from bert_jax.runtime.pulse import Pulse
+from bert_jax.runtime import hang, process_pool, progress, signals, storage
 from bert_jax.train import programs, shortage, step, tuning
 from bert_jax.train.loop import run_phase
 from bert_jax.train.meter import Meter
@@ -56,14 +55,12 @@ def fit(
   task: Task,
   workdir: str,
   status: Status | Nothing = NOTHING,
-  pulse: Pulse | None = None,
 ) -> tuple[Any, dict[str, Any], int]:
   """Trains, or continues from the newest undamaged checkpoint.
 
   Args:
     workdir: local or in a bucket; gets `checkpoints/`, `metrics.jsonl`,
       `tensorboard/` and, if asked for, `profile/`.
-    pulse: shows another thread that training goes on; None if none watches.
 
   Returns:
     (params, predictions, step), on every process: the trained parameters, numpy
@@ -77,11 +74,8 @@ def fit(
   mesh = device_mesh.make_mesh(config.mesh.model)
   listed = programs.list_start(config, task.objective(config), mesh)
   start = {program.name: program for program in listed}
-  pulse = pulse or Pulse()
   with contextlib.ExitStack() as stack:
-    run, state = _begin(
-      config, task, workdir, status, mesh, start, pulse, stack
-    )
+    run, state = _begin(config, task, workdir, status, mesh, start, stack)
     done = int(state.step) if state else 0
     left = _list_left(list_phases(config), done)
     # Checks all phases, so that an error in the last is known before the first.
@@ -91,7 +85,7 @@ def fit(
       compiled = _compile(run, start, left, done, at_once)
       _stop_if_asked(run)
       state = state or _initialise(config, start, mesh)
-    with pulse.watching():
+    with run.timer.running():
       for phase in left:
         own = compiled[phase.number]
         with shortage.explaining(
@@ -145,7 +139,7 @@ def _compile(run, start, phases, done, at_once) -> dict[int, dict[int, dict]]:
   return found
 
 
-def _begin(config, task, workdir, status, mesh, start, pulse, stack):
+def _begin(config, task, workdir, status, mesh, start, stack):
   """Opens a run's resources, which `stack` closes; returns (run, state).
 
   The state is None if it is the initial one: that program is then compiled in
@@ -192,7 +186,7 @@ def _begin(config, task, workdir, status, mesh, start, pulse, stack):
     key=start[programs.PLACE_KEY].jitted(step.run_key(config)),
     rates=functools.lru_cache(1)(start[programs.RATES].jitted),
     stop=stop,
-    pulse=pulse,
+    timer=hang.Timer(),
     checkpoints=checkpoints,
     log=rows,
     bar=bar,

@@ -182,7 +182,7 @@ def _update(run, number, batches, flops, update, state):
   """Dispatches an update, reads the previous one; returns the state."""
   start = time.monotonic()
   batch = next(batches)
-  run.pulse.updates += 1
+  run.timer.arm(update=True)
   rates = run.rates((number - 1) // BLOCK)
   costs = {'flops': _choose(flops, batch), 'waited': time.monotonic() - start}
   with jax.transfer_guard('disallow'):
@@ -255,7 +255,7 @@ def _take_best(run, phase, end, state, evaluation):
   template = jax.tree.map(
     lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
   )
-  with run.meter.paused(), run.pulse.watching(False):
+  with run.meter.paused(), run.timer.paused():
     state = run.checkpoints.restore_best(template)
   _, kept = _predict(run, phase, end, state, evaluation, run.task)
   return state, kept
@@ -276,7 +276,7 @@ def _held_out(run, phase, step, state, rows, bar):
   with contextlib.closing(made):
     for batch in made:
       run.stop_if_asked(step, state)
-      run.pulse.evaluated += 1
+      run.timer.arm()
       if bar:
         bar.update(1)
       yield device_mesh.put_batch(run.mesh, batch)

@@ -12,8 +12,7 @@ from jax.sharding import Mesh
 
 from bert_jax import errors
 from bert_jax.parallel import distributed
-from bert_jax.runtime import copies, progress, signals
-from bert_jax.runtime.pulse import Pulse
+from bert_jax.runtime import copies, hang, progress, signals
 from bert_jax.train.meter import Meter
 from bert_jax.train.task import Objective, Task
 from bert_jax.workdir import log, paths, status
@@ -163,7 +162,7 @@ class Run:
   key: jax.Array
   rates: Callable[[int], jax.Array]
   stop: Stop
-  pulse: Pulse
+  timer: hang.Timer
   checkpoints: Checkpoints
   log: log.Log | log.Nothing
   bar: progress.Progress
@@ -186,7 +185,7 @@ class Run:
       self.log.write('checkpoint', step, {'fingerprint': mark})
       self.log.flush()
 
-    with self.meter.paused(), self.pulse.watching(False):
+    with self.meter.paused(), self.timer.paused():
       mark = self.checkpoints.save(step, state, announce)
       self.bar.write(f'checkpoint at step {step:,}, fingerprint={mark}')
 

@@ -10,6 +10,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.parallel import agreement, distributed
+from bert_jax.runtime import bucket
 from tests import processes, training
 
 
@@ -179,41 +180,73 @@ def test_hosts_that_are_named_and_not_found_are_an_error(
   assert '--num_processes=1 to train on' in str(caught.value)
 
 
-def connected(monkeypatch):
-  """Returns a list that gets the arguments with which jax is started."""
+class Ended(BaseException):
+  """Raised instead of ending this process."""
+
+
+@pytest.fixture
+def waits(monkeypatch):
+  """Returns the times that this process waits, of several, before it leaves.
+
+  If it begins with an error, the wait raises that.
+  """
   found = []
-  monkeypatch.setattr(distributed, '_has_tpu', lambda: True)
-  monkeypatch.setattr(distributed, 'sys', types.SimpleNamespace())
-  monkeypatch.setattr(distributed, 'open', lambda *a, **k: None, raising=False)
-  monkeypatch.setattr(jax.config, 'update', lambda name, value: None)
-  monkeypatch.setattr(
-    jax.distributed, 'initialize', lambda *args, **kwargs: found.append(args)
-  )
-  monkeypatch.setattr(
-    distributed.relay, 'start', lambda address: f'relay to {address}'
-  )
+
+  def wait(name, seconds=distributed._DAY):
+    found.append(seconds)
+    if isinstance(found[0], Exception):
+      raise found[0]
+
+  def end(code):
+    raise Ended(code)
+
+  monkeypatch.setattr(jax, 'process_count', lambda: 2)
+  monkeypatch.setattr(distributed, 'barrier', wait)
+  monkeypatch.setattr(distributed.os, '_exit', end)
   return found
 
 
-def test_all_but_process_0_connect_through_the_relay(monkeypatch):
-  found = connected(monkeypatch)
-  for process in range(3):
-    distributed.start('host:1', 3, process)
-  cluster = sys.modules['jax._src.clusters'].ClusterEnv
-  find = 'auto_detect_unset_distributed_params'
-  monkeypatch.setattr(
-    cluster, find, lambda *args, **kwargs: ('10.0.0.1:8482', 4, 3, None)
-  )
-  distributed.start(None, None, None)
-  monkeypatch.delattr(cluster, find)  # jax hides how it finds them
-  distributed.start(None, None, None)
-  assert found == [
-    ('host:1', 3, 0),
-    ('relay to host:1', 3, 1),
-    ('relay to host:1', 3, 2),
-    ('relay to 10.0.0.1:8482', 4, 3),
-    (None, None, None),
-  ]
+def leave_after(error):
+  with distributed.leaving_together():
+    raise error
+
+
+def test_who_ends_like_all_hosts_waits_while_host_0_tries_a_bucket(waits):
+  with distributed.leaving_together():
+    pass
+  with pytest.raises(errors.Interrupted):
+    leave_after(errors.Interrupted(15, everywhere=True))
+  # Log and status, one after the other.
+  assert len(waits) == 2 and min(waits) > 10 * bucket.PATIENCE
+
+
+def test_an_error_of_all_hosts_is_passed_on(waits):
+  with pytest.raises(errors.UserError):
+    leave_after(errors.UserError('host 1 has another seed.'))
+  assert waits == [20]
+
+
+@pytest.mark.parametrize(
+  'error, code, said',
+  [
+    (errors.UserError('no disk.'), 1, 'error: no disk.\n'),
+    (errors.Interrupted(15), 143, 'stopped: resume with the same command.'),
+    (KeyError('x'), 70, "KeyError: 'x'\n"),
+  ],
+)
+def test_an_error_of_one_host_ends_it_with_its_own_code(
+  waits, error, code, said, capsys
+):
+  waits.append(jax.errors.JaxRuntimeError('DEADLINE_EXCEEDED'))
+  with pytest.raises(Ended) as raised:
+    leave_after(error)
+  assert raised.value.args == (code,) and waits[1:] == [20]
+  assert said in capsys.readouterr().err
+
+
+def test_one_process_passes_errors_on():
+  with pytest.raises(KeyError):
+    leave_after(KeyError())
 
 
 def test_chips_are_seen_without_what_jax_hides(monkeypatch):

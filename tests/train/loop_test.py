@@ -14,7 +14,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.parallel import distributed
 from bert_jax.pretraining import pretrain
-from bert_jax.runtime import pulse
+from bert_jax.runtime import hang
 from bert_jax.train.fit import fit
 from bert_jax.train.task import HELD_OUT
 from bert_jax.workdir import checkpoint, checkpoint_reader
@@ -26,7 +26,8 @@ def watched(tmp_path_factory):
   """A run of two phases, and what was seen while it trained."""
   seen = types.SimpleNamespace(
     folder=tmp_path_factory.mktemp('run'),
-    pulse=pulse.Pulse(),
+    armed=[],
+    timer=None,
     frozen=[],
     shown=[],
     while_saving=[],
@@ -34,8 +35,17 @@ def watched(tmp_path_factory):
   )
   save = checkpoint.Checkpoints.save
 
+  class Timer(hang.Timer):
+    def __init__(self):
+      super().__init__()
+      seen.timer = self
+
+    def arm(self, update=False):
+      seen.armed.append('update' if update else 'batch')
+      super().arm(update)
+
   def look_while_saving(self, *args):
-    seen.while_saving.append(seen.pulse.watched)
+    seen.while_saving.append(seen.timer._is_paused)
     return save(self, *args)
 
   def make_batch(step):
@@ -43,7 +53,7 @@ def watched(tmp_path_factory):
     return training.make_batch(step)
 
   def derive(means):
-    seen.while_evaluating.append(seen.pulse.watched)
+    seen.while_evaluating.append(seen.timer._is_paused)
     return pretrain.derive(means)
 
   c = training.small_config(steps=(4, 2))
@@ -55,7 +65,8 @@ def watched(tmp_path_factory):
   )
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(checkpoint.Checkpoints, 'save', look_while_saving)
-    fit(c, made, str(seen.folder), pulse=seen.pulse)
+    patch.setattr(hang, 'Timer', Timer)
+    fit(c, made, str(seen.folder))
   return seen
 
 
@@ -90,12 +101,12 @@ def test_the_garbage_collector_skips_what_was_made_before_the_updates(watched):
   assert gc.get_freeze_count() < few
 
 
-def test_the_pulse_counts_what_is_done_and_rests_while_saving(watched):
-  # Six updates; two held-out batches after the fourth and at the end.
-  assert (watched.pulse.updates, watched.pulse.evaluated) == (6, 4)
-  assert set(watched.while_evaluating) == {True}
-  assert set(watched.while_saving) == {False}
-  assert not watched.pulse.watched
+def test_each_step_of_work_arms_the_timer_and_saving_pauses_it(watched):
+  # Two held-out batches after the fourth update and at the end.
+  updates, batches = ['update'], ['batch', 'batch']
+  assert watched.armed == [*4 * updates, *batches, *2 * updates, *batches]
+  assert set(watched.while_evaluating) == {False}
+  assert set(watched.while_saving) == {True}
 
 
 @pytest.mark.slow
