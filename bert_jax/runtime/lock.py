@@ -1,17 +1,16 @@
 """Locks: one writer at a time, in a folder or in a bucket.
 
 In a folder, a lock is a file, which the kernel releases when a process ends. In
-a bucket it is an object that its holder keeps renewing: PATH/1, PATH/2, ... are
-created only if absent, so each number has one owner; the owner of the largest
-holds the lock. It is taken over, by creating the next number, when its holder
-released it or is provably gone: its process is dead on this machine, or the
-object was not renewed for three minutes by the bucket's clock, though it should
-be every 15 seconds.
+a bucket it is a claim: PATH/1, PATH/2, ... are created only if absent, so each
+number has one owner, and the owner of the largest is the writer. Who comes next
+takes over, by creating the next number, when that one released its claim or is
+gone: its process is dead on this machine, or it gave no sign of life for three
+minutes by the bucket's clock. The sign is the `status.json` that a run keeps
+writing; a writer without one writes its claim again.
 """
 
 import contextlib
 import fcntl
-import json
 import os
 import socket
 import sys
@@ -22,9 +21,9 @@ from collections.abc import Iterator
 from bert_jax import errors
 from bert_jax.runtime import periodic, storage
 
-_RENEW = 15.0  # seconds
-_GONE = 180.0  # seconds without renewal
-_NOBODY = {'host': 'an unknown host', 'machine': '', 'process': 0, 'since': 0.0}
+_RELEASED = b'released'
+_PERIOD = 15.0  # seconds between looks at the own claim
+_GONE = 180.0  # seconds without a sign of life
 
 
 class Held(errors.UserError):
@@ -32,7 +31,9 @@ class Held(errors.UserError):
 
 
 @contextlib.contextmanager
-def exclusive(path: str, wait: bool = False, patient: bool = True):
+def exclusive(
+  path: str, wait: bool = False, sign: str | None = None, patient: bool = True
+):
   """Holds a lock.
 
   Raises Held if another process holds it, and errors.UserError if there can be
@@ -42,10 +43,12 @@ def exclusive(path: str, wait: bool = False, patient: bool = True):
     path: nothing else may have this path.
     wait: whether to wait for another process of this machine that holds it;
       only for a local path.
+    sign: in a bucket, a file that the holder writes again every minute or more
+      often; None writes the claim.
     patient: in a bucket, False raises at once even if the holder may be gone.
   """
   if storage.is_remote(path):
-    with _hold(path, patient):
+    with _claim(path, sign, patient):
       yield
     return
   with errors.explaining(f'cannot write {path}', 'use another directory.'):
@@ -67,11 +70,11 @@ def exclusive(path: str, wait: bool = False, patient: bool = True):
 
 
 @contextlib.contextmanager
-def attempt(path: str) -> Iterator[bool]:
+def attempt(path: str, sign: str | None = None) -> Iterator[bool]:
   """Takes a lock if it is free; yields whether it was."""
   with contextlib.ExitStack() as stack:
     try:
-      stack.enter_context(exclusive(path, patient=False))
+      stack.enter_context(exclusive(path, sign=sign, patient=False))
     except Held:
       yield False
     else:
@@ -82,155 +85,96 @@ def attempt(path: str) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def _hold(path: str, patient: bool):
-  """Holds the lock; waits up to three minutes for a holder that may be gone.
+def _claim(path: str, sign: str | None, patient: bool):
+  who = f'{socket.gethostname()}, process {os.getpid()}, since {time.ctime()}'
+  lines = who, _identify_machine(), str(os.getpid()), str(uuid.uuid4())
+  content = '\n'.join(lines).encode()
+  while not (number := _take(path, content, sign, patient)):
+    pass  # another process was faster; see whether it lives
 
-  The process ends with an error if, while it was cut off from the bucket for
-  longer than that, another took the lock over.
-  """
-  own = _describe_self()
-  number = _take(path, own, patient)
+  def look():
+    if _list(path)[-1] > number:
+      reason = 'since this one gave no sign of life for minutes'
+      print(f'error: another took {path} over, {reason}.', file=sys.stderr)
+      os._exit(errors.MISTAKE)  # the main thread may be anywhere
+    if not sign:
+      storage.write(f'{path}/{number}', content)
+
   try:
-    with periodic.calling(lambda: _renew(path, number, own), _RENEW):
+    with periodic.calling(look, _PERIOD):
       yield
   finally:
     with contextlib.suppress(OSError):  # it is over in minutes
-      _write(path, number, {**own, 'released': True})
+      storage.write(f'{path}/{number}', _RELEASED)
 
 
-def _take(path: str, own: dict, patient: bool) -> int:
-  """Returns the number under which this process holds the lock."""
-  while True:
-    numbers = _list(path)
-    newest = max(numbers, default=0)
-    if newest:
-      _wait_until_free(_path(path, newest), path, patient)
-    number = newest + 1
-    if not storage.create(_path(path, number), _encode(own)):
-      continue  # another process was faster; see whether it is alive
-    # A list may be older than the object.
-    if max(_list(path), default=0) > number:
-      # A later holder has tidied up meanwhile, this number among others.
-      storage.delete(_path(path, number))
-      continue
-    for old in numbers:
-      storage.delete(_path(path, old))
-    return number
+def _take(path: str, content: bytes, sign: str | None, patient: bool) -> int:
+  """Returns the number of our claim, 0 if another process was faster."""
+  numbers = _list(path)
+  if newest := numbers[-1]:
+    _wait_until_free(path, f'{path}/{newest}', sign, patient)
+  number = newest + 1
+  if not storage.create(f'{path}/{number}', content):
+    return 0
+  # A list may be older than its objects, and a later holder have tidied up.
+  is_last = _list(path)[-1] <= number
+  for other in numbers[1:] if is_last else [number]:
+    storage.delete(f'{path}/{other}')
+  return number if is_last else 0
 
 
-def _list(path) -> list[int]:
-  try:
-    return [int(x) for x in storage.list_names(path) if x.isdecimal()]
-  except FileNotFoundError:
-    return []
-
-
-def _wait_until_free(held: str, path: str, patient: bool):
-  """Returns when the holder is gone; raises Held if it lives."""
-  renewed = None
+def _wait_until_free(path: str, claim: str, sign: str | None, patient: bool):
+  """Returns when the holder of a claim is gone; raises Held if it lives."""
+  before = None
   while True:
     try:
-      holder, (age, at) = _decode(storage.read(held)), _age(held)
+      raw, (age, at) = storage.read(claim), _find_last_sign(claim, sign)
     except FileNotFoundError:  # taken over and tidied up
       return
-    who = f'{holder["host"]}, process {holder["process"]}'
-    if holder.get('released') or _is_dead(holder) or age > _GONE:
+    if raw == _RELEASED or _is_dead(raw) or age > _GONE:
       return
-    if renewed is None and patient:
-      print(
-        f'{path} is held by {who}, which renewed it {age:.0f} s ago; waiting '
-        f'for a sign of life, {_GONE - age:.0f} s at most',
-        flush=True,
-      )
-    elif at != renewed or not patient:
-      since = time.strftime('%F %T', time.localtime(holder['since']))
-      raise Held(
-        f'{path} is held by {who}, since {since}: it is writing there; stop '
-        'it, or use another directory.'
-      )
-    renewed = at
-    time.sleep(_RENEW / 3)
+    holder = errors.escape(raw.decode(errors='replace').partition('\n')[0])
+    who = f'{path} is held by {holder}'
+    if not patient or before not in (None, at):
+      raise Held(f'{who}: it is writing there; stop it, or use another path.')
+    if before is None:
+      left = f'{_GONE - age:.0f} s at most'
+      print(f'{who}; waiting for a sign of life, {left}', flush=True)
+    before = at
+    time.sleep(_PERIOD / 3)
 
 
-def _age(path: str) -> tuple[float, float]:
-  """Returns how long ago an object was written, and when; bucket's clock."""
-  probe = f'{os.path.dirname(path)}/now.{uuid.uuid4()}'
+def _find_last_sign(claim: str, sign: str | None) -> tuple[float, float]:
+  """Returns the age and the time of the last sign of life; bucket's clock."""
+  probe = f'{os.path.dirname(claim)}/now.{uuid.uuid4()}'
   storage.create(probe, b'')
-  now = storage.get_time(probe)
+  now, at = storage.get_time(probe), storage.get_time(claim)
   storage.delete(probe)
-  at = storage.get_time(path)
+  if sign and storage.exists(sign):
+    at = max(at, storage.get_time(sign))
   return now - at, at
 
 
-def _renew(path: str, number: int, own: dict):
-  # Not only the next number, whose owner may have come and gone.
-  if max(_list(path), default=0) > number:
-    _end(
-      f'{path} was taken over by another process, since this one was cut '
-      'off from the bucket for minutes.'
-    )
-  _write(path, number, own)
-
-
-def _end(message: str):
-  print(f'error: {message}', file=sys.stderr, flush=True)
-  os._exit(1)  # the main thread may be anywhere
-
-
-def _path(path, number) -> str:
-  return os.path.join(path, str(number))
-
-
-def _encode(value: dict) -> bytes:
-  return json.dumps(value).encode()
-
-
-def _decode(raw: bytes) -> dict:
-  """Returns the holder of a lock; `_NOBODY` if the object is damaged."""
-  try:
-    found = json.loads(raw)
-    if isinstance(found, dict) and all(
-      isinstance(found.get(name), type(value))
-      for name, value in _NOBODY.items()
-    ):
-      time.localtime(found['since'])
-      return found
-  except (ValueError, OverflowError, OSError, RecursionError):
-    pass
-  return _NOBODY
-
-
-def _write(path, number, value):
-  storage.write(_path(path, number), _encode(value))
-
-
-# Identifies this process, so that others on its machine can see if it lives.
-
-
-def _describe_self() -> dict:
-  return {
-    'host': socket.gethostname(),
-    'machine': _identify_machine(),
-    'process': os.getpid(),
-    'since': time.time(),
-  }
+def _list(path: str) -> list[int]:
+  """Returns the numbers of all claims, sorted, after a 0."""
+  names: list[str] = []
+  with contextlib.suppress(FileNotFoundError):
+    names = storage.list_names(path)
+  return sorted([0, *(int(x) for x in names if x.isdecimal())])
 
 
 def _identify_machine() -> str:
-  """Returns an id of the machine or container that numbers the processes.
-
-  Only Linux has one; elsewhere it is '', and a dead holder is waited for.
-  """
+  """Returns an id of what numbers the processes; '' where it has none."""
   try:
     with open('/proc/sys/kernel/random/boot_id') as file:
-      return f'{file.read().strip()} {os.readlink("/proc/self/ns/pid")}'
+      machine = f'{socket.gethostname()} {file.read().strip()}'
+    return f'{machine} {os.readlink("/proc/self/ns/pid")}'
   except OSError:
     return ''
 
 
-def _is_dead(holder: dict) -> bool:
+def _is_dead(raw: bytes) -> bool:
   """Returns whether a holder was a process of this machine that is gone."""
-  here = _describe_self()
-  is_here = all(holder[name] == here[name] for name in ('host', 'machine'))
-  known = bool(here['machine']) and is_here
-  return known and not os.path.exists(f'/proc/{holder["process"]}')
+  _, machine, process, *_ = [*raw.decode(errors='replace').split('\n'), '', '']
+  is_here = machine == _identify_machine() != ''
+  return is_here and not os.path.exists(f'/proc/{process}')

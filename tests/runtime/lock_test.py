@@ -1,7 +1,6 @@
 """One writer at a time, on disk and in a bucket."""
 
 import errno
-import json
 import os
 import signal
 import subprocess
@@ -19,7 +18,7 @@ from tests import waiting
 _HOLD = """
 import sys, time
 from bert_jax.runtime import lock
-lock._RENEW = 0.2
+lock._PERIOD = 0.2
 with lock.exclusive(sys.argv[1]):
   print('held', flush=True)
   time.sleep(60)
@@ -28,7 +27,7 @@ with lock.exclusive(sys.argv[1]):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-  monkeypatch.setattr(lock, '_RENEW', 0.2)
+  monkeypatch.setattr(lock, '_PERIOD', 0.2)
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ def test_it_is_refused_while_another_lives(folder, holder):
       pass
   assert f'{folder}/lock' in str(caught.value)
   if storage.is_remote(folder):
-    assert f'process {holder.pid}, since 20' in str(caught.value)
+    assert f'process {holder.pid}, since ' in str(caught.value)
 
 
 def test_an_attempt_does_not_wait(folder, holder):
@@ -74,37 +73,60 @@ def test_it_is_taken_over_when_its_holder_was_killed(folder, holder):
   assert time.monotonic() - begin < 5
 
 
-def hold_elsewhere(path, **more):
+def hold_elsewhere(path, content='pod-3, process 1, since noon\nid\n1'):
   """Leaves a lock as another machine would."""
-  own = {**lock._describe_self(), 'host': 'pod-3', 'process': 1, **more}
-  files.write_text(f'{path}/7', json.dumps(own))
+  files.write_text(f'{path}/7', content)
 
 
-def test_a_holder_on_another_machine_is_gone_when_it_stops_renewing(
+def test_a_holder_on_another_machine_is_gone_when_it_stops_writing(
   remote, monkeypatch, capsys
 ):
   monkeypatch.setattr(lock, '_GONE', 1.0)
   hold_elsewhere(f'{remote}/lock')
   with lock.exclusive(f'{remote}/lock'):
     assert storage.list_names(f'{remote}/lock') == ['8']
-  assert (
-    'held by pod-3, process 1, which renewed it 0 s' in capsys.readouterr().out
-  )
+  said = f'{remote}/lock is held by pod-3, process 1, since noon; waiting for'
+  assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize('age, gone', [(100, False), (190, True), (None, True)])
+def test_a_run_lives_while_it_writes_its_status(remote, monkeypatch, age, gone):
+  path, sign = f'{remote}/lock', f'{remote}/status.json'
+  hold_elsewhere(path)
+  if age:
+    files.write_text(sign, '{}')
+  ages = {f'{path}/7': 200, sign: age}
+  monkeypatch.setattr(storage, 'get_time', lambda x: 1000 - ages.get(x, 0))
+  with lock.attempt(path, sign) as held:
+    assert held == gone
+
+
+def test_who_writes_a_status_does_not_write_its_claim(remote, monkeypatch):
+  looks, numbers, written = [], lock._list, []
+
+  def look(path):
+    looks.append(path)
+    return numbers(path)
+
+  with lock.exclusive(f'{remote}/lock', sign=f'{remote}/status.json'):
+    monkeypatch.setattr(lock, '_list', look)
+    monkeypatch.setattr(storage, 'write', lambda *x: written.append(x[1]))
+    waiting.until(lambda: len(looks) > 2)
+  assert written == [b'released']
 
 
 def test_who_looked_before_others_came_and_went_does_not_hold_it(
   remote, monkeypatch
 ):
   path, numbers = f'{remote}/lock', lock._list
-  hold_elsewhere(path, released=True)
+  hold_elsewhere(path, 'released')
   looks = []
 
   def look(path):
     looks.append(numbers(path))
     if len(looks) == 1:  # then two hold it, and the second tidies up
       storage.delete(f'{path}/7')
-      own = {**lock._describe_self(), 'released': True}
-      files.write_text(f'{path}/9', json.dumps(own))
+      files.write_text(f'{path}/9', 'released')
     return looks[-1]
 
   monkeypatch.setattr(lock, '_list', look)
@@ -119,37 +141,37 @@ def test_a_list_that_is_older_than_the_lock_is_no_error(remote, monkeypatch):
 
 
 def test_a_holder_that_released_it_is_not_waited_for(remote, capsys):
-  hold_elsewhere(f'{remote}/lock', released=True)
+  hold_elsewhere(f'{remote}/lock', 'released')
   with lock.exclusive(f'{remote}/lock'):
     pass
   assert not capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-  'content', ['', '{', '[1]', '{"host": 3}', '{"since": "x"}', '\x00\x81']
-)
+@pytest.mark.parametrize('content', ['', '\x1b\n\n', '\x00\x81'])
 def test_a_damaged_object_is_waited_for_and_then_taken_over(
   remote, monkeypatch, capsys, content
 ):
   monkeypatch.setattr(lock, '_GONE', 0.5)
-  files.write_text(f'{remote}/lock/7', content)
+  hold_elsewhere(f'{remote}/lock', content)
   with lock.exclusive(f'{remote}/lock'):
     assert storage.list_names(f'{remote}/lock') == ['8']
-  assert 'is held by an unknown host, process 0' in capsys.readouterr().out
+  said = capsys.readouterr().out
+  assert 'is held by ' in said and said.replace('\n', '').isprintable()
 
 
 def test_a_process_number_proves_death_on_its_own_machine_alone(monkeypatch):
-  own = lock._describe_self()
-  gone = {**own, 'process': 1 << 30}
-  assert lock._is_dead(gone) and not lock._is_dead(own)
-  assert not lock._is_dead({**gone, 'host': 'pod-3'})
-  assert not lock._is_dead({**gone, 'machine': 'x'})
+  def is_dead(machine, process):
+    return lock._is_dead(f'host\n{machine}\n{process}\nid'.encode())
+
+  here, gone = lock._identify_machine(), 1 << 30
+  assert is_dead(here, gone) and not is_dead(here, os.getpid())
+  assert not is_dead('x', gone)
   monkeypatch.setattr(lock, '_identify_machine', str)  # not on Linux
-  assert not lock._is_dead({**lock._describe_self(), 'process': 1 << 30})
+  assert not is_dead('', gone)
 
 
 def test_of_many_at_once_one_gets_it(remote, monkeypatch):
-  hold_elsewhere(f'{remote}/lock', released=True)
+  hold_elsewhere(f'{remote}/lock', 'released')
   inside, most, refused = [], [], []
 
   def take():
@@ -182,10 +204,10 @@ def test_a_process_that_was_taken_over_ends(remote, newest):
   process.stdout.readline()
   files.write_text(f'{path}/{newest}', '{}')
   assert process.wait(10) == 1
-  assert 'taken over by another process' in process.communicate()[1]
+  assert 'error: another took ' in process.communicate()[1]
 
 
-def test_a_full_local_disk_does_not_stop_the_renewal(remote, monkeypatch):
+def test_a_full_local_disk_does_not_stop_the_signs_of_life(remote, monkeypatch):
   def fail(*args, **kwargs):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -193,26 +215,25 @@ def test_a_full_local_disk_does_not_stop_the_renewal(remote, monkeypatch):
     monkeypatch.setattr(tempfile, 'mkdtemp', fail)
     before = storage.get_time(f'{remote}/lock/1')
     waiting.until(lambda: storage.get_time(f'{remote}/lock/1') > before)
-  assert json.loads(storage.read(f'{remote}/lock/1'))['released']
+  assert storage.read(f'{remote}/lock/1') == b'released'
 
 
-@pytest.mark.parametrize('where', ['_list', '_write'])
-def test_an_error_of_the_system_does_not_stop_the_renewal(
-  remote, monkeypatch, capsys, where
+def test_an_error_of_the_system_does_not_stop_the_signs_of_life(
+  remote, monkeypatch, capsys
 ):
-  original, failed = getattr(lock, where), []
+  original, failed = lock._list, []
 
   def fail(*args):
     failed.append(args)
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
   with lock.exclusive(f'{remote}/lock'):
-    monkeypatch.setattr(lock, where, fail)
+    monkeypatch.setattr(lock, '_list', fail)
     waiting.until(lambda: failed)
-    monkeypatch.setattr(lock, where, original)
+    monkeypatch.setattr(lock, '_list', original)
     before = storage.get_time(f'{remote}/lock/1')
     waiting.until(lambda: storage.get_time(f'{remote}/lock/1') > before)
-    monkeypatch.setattr(lock, '_write', fail)
+    monkeypatch.setattr(storage, 'write', fail)
   assert 'warning: [Errno 24] Too many open files' in capsys.readouterr().err
 
 
