@@ -36,7 +36,7 @@ def check(c: config_dict.ConfigDict):
 
 def check_model(c: config_dict.ConfigDict):
   """Checks the fields of a model alone, however it was trained."""
-  check_fields(c, 'model.', 'objective.', 'data.vocab_size')
+  check_fields(c, 'model.', 'objective.', 'data.vocab_size', 'phases.')
   _check_objective(c.objective)
   for name in ('dropout', 'attention_dropout'):
     _check_dropout(f'model.{name}', c.model[name])

@@ -147,7 +147,8 @@ def main():
       card = model_card.describe_run(run, params, found.step)
     except errors.UserError as error:
       lines.append(f'no model card: {error}')
-  hugging_face.export(target, params, config, found.tokenizer, card, head)
+  about = card, head, found.trained_length
+  hugging_face.export(target, params, config, found.tokenizer, *about)
   print(f'wrote {target}, from {found.origin}')
   lines += describe(found, params, head)
   for line in lines:

@@ -29,7 +29,12 @@ from absl import flags
 
 from bert_jax import errors
 from bert_jax.finetuning.readers import table_files
-from bert_jax.inference import attention_plot, hidden_states, source
+from bert_jax.inference import (
+  attention_plot,
+  hidden_states,
+  source,
+  trained_length,
+)
 from bert_jax.runtime import cli, files, progress
 from bert_jax.tokenization import unknown
 
@@ -108,10 +113,12 @@ def main(argv: list[str]):
   model = source.read(f.model)
   if f.attention_plot:
     attention_plot.check(model.config, f.layer, f.head)
-  flat = [x for text in texts for x in ([text] if text is str(text) else text)]
-  ids = [i for x in flat for i in model.tokenizer.encode(x)['input_ids']]
+  given = [(x,) if isinstance(x, str) else x for x in texts]
+  rows = [model.tokenizer.encode(*x)['input_ids'] for x in given]
+  flat = [text for one in given for text in one]
   name = f.input or 'the sentences'
-  unknown.tell(model.tokenizer, np.array(ids), flat, name)
+  unknown.tell(model.tokenizer, np.concatenate(rows), flat, name)
+  trained_length.warn(model, map(len, rows))
   find = functools.partial(
     hidden_states.extract, model.params, model.config, model.tokenizer, texts
   )

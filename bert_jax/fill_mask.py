@@ -15,7 +15,7 @@ import jax
 from absl import flags
 
 from bert_jax import errors
-from bert_jax.inference import fill, source
+from bert_jax.inference import fill, source, trained_length
 from bert_jax.runtime import cli
 from bert_jax.tokenization.tokenizer import Tokenizer
 
@@ -58,6 +58,8 @@ def main(argv: list[str]):
       'no sentence; write one in quotes, such as "the [MASK] barked ."'
     )
   model = source.read_with_mlm(flags.FLAGS.model)
+  rows = (model.tokenizer.encode(x)['input_ids'] for x in sentences)
+  trained_length.warn(model, map(len, rows))
   for i, sentence in enumerate(sentences):
     guesses = fill.fill(
       model.params,

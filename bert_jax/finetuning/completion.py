@@ -13,9 +13,7 @@ from ml_collections import config_dict
 
 from bert_jax.config import recipes
 from bert_jax.finetuning import buckets, starting, supervised
-from bert_jax.inference import fine_tuned, transfer
 from bert_jax.model import classifier
-from bert_jax.parallel import distributed
 from bert_jax.workdir import claim
 
 _LENGTH_STEP = 8  # tokens
@@ -41,9 +39,6 @@ def complete(
   c, rows = config.copy_and_resolve_references(), data.splits['train'].size
   if not claim.is_final(workdir):
     _fill_from_data(c, data, rows)
-    if distributed.is_first():
-      for path in fine_tuned.list_sources(c):
-        transfer.warn_of_long_rows(c, path)
   print(f'{describe(c, rows)}\n{buckets.describe(c)}', flush=True)
   return c
 

@@ -13,12 +13,12 @@ import bert_jax
 from bert_jax import errors
 from bert_jax.config import flatten, model_config
 from bert_jax.finetuning import completion, supervised
-from bert_jax.inference import fine_tuned
+from bert_jax.inference import fine_tuned, trained_length
 from bert_jax.interop import hugging_face
 from bert_jax.model import classifier, parameters
 from bert_jax.runtime import files, markdown
 from bert_jax.train import task
-from bert_jax.workdir import fingerprint, paths
+from bert_jax.workdir import fingerprint, log, paths
 
 # Sections of the config that the model does not depend on.
 _LEFT_OUT = ('log.', 'checkpoint.', 'eval.', 'profile_steps', 'compute.')
@@ -131,6 +131,7 @@ def _export(run, results) -> str | None:
   if problem := hugging_face.find_problem(model_config(config), head):
     return problem
   size = sum(x.size for x in jax.tree.leaves(run.params))
+  facts = log.find_facts(log.read(paths.metrics(run.workdir)))
   hugging_face.export(
     paths.export(run.workdir),
     {name: x for name, x in run.params.items() if name != 'classifier'},
@@ -138,6 +139,7 @@ def _export(run, results) -> str | None:
     run.data.tokenizer,
     make_card(run.task, config, run.data.labels, results, size),
     head,
+    trained_length.find(config, run.step, facts),
   )
   return None
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from bert_jax import errors
 from bert_jax.finetuning import encode, supervised
-from bert_jax.inference import fine_tuned, padding, source
+from bert_jax.inference import fine_tuned, padding, source, trained_length
 from bert_jax.model import precision
 from bert_jax.runtime import files, progress
 from bert_jax.tokenization import unknown
@@ -60,6 +60,7 @@ def predict_rows(
   It computes in float32, without dropout.
   """
   head, kept = model.head, None
+  trained_length.warn(model, split.lengths.tolist())
   config = dataclasses.replace(model.config, dtype='float32')
   on_cpu = jax.default_backend() == 'cpu'
   if on_cpu:  # with blocks that fit its caches

@@ -13,6 +13,7 @@ from bert_jax.data import accents
 from bert_jax.finetuning import gpt_form
 from bert_jax.inference import fine_tuned, source, transfer
 from bert_jax.model import frozen_features
+from bert_jax.parallel import distributed
 from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab
 from bert_jax.workdir import claim
 
@@ -218,6 +219,9 @@ def _start(config, labels, bias, new: Any) -> tuple[Any, dict]:
   if bias is not None:
     new = _set_bias(new, bias)
   paths, (model, *beside) = fine_tuned.list_sources(config), read_models(config)
+  if distributed.is_first():
+    for path, one in zip(paths, (model, *beside), strict=True):
+      transfer.warn_of_long_rows(config, path, one)
   if config.finetuning.features == fine_tuned.NO_FEATURES:
     model = _add_head(config, labels, model)
   wanted, words = config.data.vocab_size, model.tokenizer.size

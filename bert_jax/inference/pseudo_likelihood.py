@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.inference import source
+from bert_jax.inference import source, trained_length
 from bert_jax.model import heads, precision
 from bert_jax.runtime import progress
 from bert_jax.tokenization.tokenizer import Tokenizer
@@ -78,6 +78,7 @@ def score(
       f'{tokenizer.decode(longest[1:-1])!r} has {len(longest)} tokens with [CLS] '
       f'and [SEP], the model takes {config.max_positions}; shorten it.'
     )
+  trained_length.warn(model, map(len, rows))
   masks = [
     (row, first + 1, end + 1)
     for row, spans in enumerate(words)

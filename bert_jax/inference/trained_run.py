@@ -8,7 +8,7 @@ from ml_collections import config_dict
 from bert_jax import config_check, errors, param_names
 from bert_jax.config import model_config, unflatten
 from bert_jax.corpus import text_files
-from bert_jax.inference import fine_tuned
+from bert_jax.inference import fine_tuned, trained_length
 from bert_jax.interop import rename
 from bert_jax.model import classifier, heads, parameters
 from bert_jax.runtime import files, storage
@@ -48,7 +48,13 @@ def read(workdir: str, step: int | None = None) -> rename.LoadedModel:
   head = _take_head(params, config, workdir, about)
   origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'
   return rename.LoadedModel(
-    params, bert, tokenizer, origin=origin, step=facts['step'], head=head
+    params,
+    bert,
+    tokenizer,
+    origin=origin,
+    step=facts['step'],
+    head=head,
+    trained_length=trained_length.find(config, facts['step'], facts),
   )
 
 

@@ -4,7 +4,6 @@ What it lacks stays new.
 """
 
 import dataclasses
-import math
 import re
 from typing import Any
 
@@ -14,8 +13,7 @@ from ml_collections import config_dict
 from bert_jax import errors, param_names
 from bert_jax.inference import source
 from bert_jax.model import parameters
-from bert_jax.runtime import files
-from bert_jax.workdir import fingerprint, paths
+from bert_jax.workdir import fingerprint
 
 _HEADS = ('mlm', 'pooler', 'nsp', 'mix', 'bilstm', 'classifier')
 _WORDS = ('embeddings/word/embedding', 'mlm/bias')  # one row or value per word
@@ -65,6 +63,7 @@ def transfer(
     'path': path,
     'origin': model.origin,
     'fingerprint': fingerprint.combine(fingerprint.of_arrays(model.params)),
+    'trained_length': model.trained_length or model.config.max_positions,
     'changes': _changes(ours, theirs, words, vocab_size),
   }
   if stays_new:
@@ -103,19 +102,14 @@ def check_length(c: config_dict.ConfigDict, remedy: str = ''):
     )
 
 
-def warn_of_long_rows(c: config_dict.ConfigDict, path: str):
-  """Warns of rows longer than those of the pre-training run at a path, if any."""
-  run, _ = paths.split_step(path)
-  try:
-    theirs = files.load_json(paths.config(run))
-  except (OSError, ValueError):
-    return  # another kind of model, of which it is not known
-  if not isinstance(theirs, dict) or theirs.get('task') != 'pretraining':
-    return
-  longest = max(theirs.get('phases.seq_length', [math.inf]))
-  if max(c.phases.seq_length) > longest:
+def warn_of_long_rows(
+  c: config_dict.ConfigDict, path: str, model: source.Source
+):
+  """Warns of rows longer than those that the model at a path was trained on."""
+  longest = model.trained_length
+  if longest and max(c.phases.seq_length) > longest:
     print(
-      f'WARNING: phases.seq_length={c.phases.seq_length}, but {run} was trained '
+      f'WARNING: phases.seq_length={c.phases.seq_length}, but {path} was trained '
       f'on rows of {longest} tokens: its other positions are random, so that '
       'longer rows begin much worse (docs/init_from.md)',
       flush=True,

@@ -66,6 +66,7 @@ def export(
   tokenizer: Tokenizer,
   card: str | None = None,
   head: classifier.Head | None = None,
+  trained_length: int | None = None,
 ):
   """Writes a folder that transformers' Auto classes load, atomically.
 
@@ -74,6 +75,8 @@ def export(
   Args:
     card: text of README.md, see `model_card.make_card`; None writes none.
     head: of a fine-tuned model, such as a BertForSequenceClassification.
+    trained_length: tokens of the longest rows that the model was trained on, which
+      tokenizers of transformers warn beyond; None is all positions.
   """
   problem = find_problem(config, head)
   if problem:
@@ -89,7 +92,11 @@ def export(
   elif 'mlm' not in params:
     tensors = {name.removeprefix('bert.'): x for name, x in tensors.items()}
   # A head has learnt from rows that were cut to this length.
-  length = min(config.max_positions, head.max_length if head else math.inf)
+  length = min(
+    config.max_positions,
+    trained_length or math.inf,
+    head.max_length if head else math.inf,
+  )
   settings = _tokenizer_config(length, tokenizer)
   files.write_folder(
     directory,
@@ -250,7 +257,12 @@ def read(directory: str) -> rename.LoadedModel:
   used = sequence_head.list_names(head.task) if head else ()
   left_over = [name for name in report.left_over if name not in used]
   report = report._replace(left_over=[*left_over, *extra])
-  return rename.LoadedModel(params, config, tokenizer, report, head=head)
+  length = vocabulary.read_length(directory)
+  if head and length == head.max_length:  # says nothing of the encoder
+    length = None
+  return rename.LoadedModel(
+    params, config, tokenizer, report, head=head, trained_length=length
+  )
 
 
 def _make_config(path, theirs):

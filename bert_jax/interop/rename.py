@@ -42,6 +42,8 @@ class LoadedModel(NamedTuple):
   origin: str = ''  # where it is from, to print
   step: int | None = None  # of a run's checkpoint
   head: classifier.Head | None = None  # for a task of fine-tuning
+  # Tokens of the longest rows; None if unknown, which counts as all positions.
+  trained_length: int | None = None
 
 
 def list_parts(params: Collection[str]) -> list[str]:

@@ -204,6 +204,15 @@ def _read_case(directory, settings, fast, vocab) -> tuple[bool, bool | None]:
   return lowercase, strip_accents
 
 
+def read_length(directory: str) -> int | None:
+  """Returns the tokens of a text that a model is for; None if it does not say."""
+  path = os.path.join(directory, SETTINGS)
+  theirs = files.read_json(path) if os.path.exists(path) else {}
+  length = theirs.get('model_max_length')
+  # Without a limit, transformers writes 10^30.
+  return length if type(length) is int and 0 < length < 2**16 else None
+
+
 def _has_capitals(vocab):
   # Only in words: Google's uncased Chinese vocabulary has [UNK] and <S>.
   words = (piece.removeprefix('##') for piece in vocab)

@@ -12,7 +12,7 @@ from ml_collections import config_dict
 from bert_jax import errors
 from bert_jax.config import FIELDS, model_config
 from bert_jax.data import dataset, manifest_file
-from bert_jax.inference import fill
+from bert_jax.inference import fill, trained_length
 from bert_jax.interop import hugging_face
 from bert_jax.model import parameters
 from bert_jax.pretraining import batches, model_card
@@ -54,7 +54,10 @@ def finish(
   if problem is None:
     exported = paths.export(workdir)
     described = model_card.describe_run(workdir, params, step)
-    hugging_face.export(exported, params, bert, words, described)
+    length = trained_length.find(config, step, log.find_facts(rows))
+    hugging_face.export(
+      exported, params, bert, words, described, trained_length=length
+    )
   examples = choose_examples(config, directory, words, batches.EXAMPLES)
   if examples:
     print('\nheld-out text, one word hidden:')
@@ -138,7 +141,7 @@ def _has_letters(piece: str) -> bool:
 
 
 def _print_summary(config, workdir: str, exported: str | None, rows, last):
-  facts = [r for r in rows if r['kind'] == 'run'][-1]
+  facts = log.find_facts(rows)
   directory, nsp = paths.prepared_data(config, workdir), ''
   if 'nsp_accuracy' in last:
     constant = manifest_file.get_constant_nsp(

@@ -63,7 +63,7 @@ def take_model(
     if changed := errors.find_changes(flatten(config), flatten(c)):
       print(f'as init_from={c.init_from}: {"; ".join(changed)}', flush=True)
     _describe_words(c, model.tokenizer, words)
-    transfer.warn_of_long_rows(c, c.init_from)
+    transfer.warn_of_long_rows(c, c.init_from, model)
   return c
 
 

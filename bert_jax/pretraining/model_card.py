@@ -10,7 +10,7 @@ from ml_collections import config_dict
 
 from bert_jax.config import flatten
 from bert_jax.data import manifest_file
-from bert_jax.inference import trained_run
+from bert_jax.inference import trained_length, trained_run
 from bert_jax.runtime import markdown
 from bert_jax.workdir import log, paths
 
@@ -55,6 +55,7 @@ def make_card(
     f'{_accents(manifest["recipe"])} of '
     f'{config.data.vocab_size:,} word pieces. Pre-trained by bert_jax '
     f'{manifest["version"]}.',
+    *_lengths(config, rows),
     *_source(rows),
     '## How to load it',
     _loading(causal, config.objective.nsp),
@@ -104,12 +105,24 @@ def _recipe(config, manifest):
   return sorted({**fields, **data}.items())
 
 
+def _lengths(config, rows) -> list[str]:
+  """Returns a line on positions that were never trained, if there are some."""
+  step = max((row['step'] for row in rows), default=0)
+  length = trained_length.find(config, step, log.find_facts(rows))
+  if length == config.model.max_positions:
+    return []
+  return [
+    f'It was trained on rows of {length} tokens at most. The embeddings of later '
+    'positions are random, so it is much worse on longer texts: cut them at '
+    f'{length} tokens, as `truncation=True` of its tokenizer does.'
+  ]
+
+
 def _source(rows) -> list[str]:
   """Returns lines on the model that the run started from, if any."""
-  runs = [row for row in rows if row['kind'] == 'run']
-  if not runs or 'init_from' not in runs[-1]:
+  facts = log.find_facts(rows).get('init_from')
+  if not facts:
     return []
-  facts = runs[-1]['init_from']
   about = facts['origin']  # of a run the step and the fingerprint it printed
   if about == facts['path']:
     about = f'fingerprint={facts["fingerprint"]}'
@@ -171,7 +184,8 @@ def _evaluation(config, manifest, rows):
   sequences = min(sequences, config.eval.sequences)
   if len(set(config.phases.seq_length)) > 1:  # else the column says nothing
     lengths = np.repeat(config.phases.seq_length, config.phases.steps)
-    rows = [x | {'seq_length': int(lengths[x['step'] - 1])} for x in rows]
+    # Where the length changes, both were evaluated.
+    rows = [{'seq_length': int(lengths[x['step'] - 1])} | x for x in rows]
   columns = [name for name in _CURVES if name in rows[-1]]
   constant = manifest_file.get_constant_nsp(manifest, int(length))
   chosen = np.linspace(0, len(rows) - 1, min(len(rows), _MOST_ROWS)).round()

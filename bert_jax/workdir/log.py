@@ -177,6 +177,11 @@ def read(path: str) -> list[dict]:
   return rows
 
 
+def find_facts(rows: list[dict]) -> dict:
+  """Returns the newest row on what a run is made of; {} if none is left."""
+  return next((row for row in reversed(rows) if row['kind'] == 'run'), {})
+
+
 def _drop_rows_after(path: str, step: int) -> dict:
   """Drops the rows that will be logged again; returns the last evaluation."""
   if not os.path.exists(path):

@@ -43,17 +43,6 @@ def test_sizes_come_from_the_model_and_steps_from_the_data(tmp_path):
   config_check.check(c)
 
 
-def test_rows_longer_than_those_of_pre_training_are_said(tmp_path, monkeypatch):
-  warned = []
-  monkeypatch.setattr(
-    completion.transfer,
-    'warn_of_long_rows',
-    lambda c, path: warned.append((c.phases.seq_length, path)),
-  )
-  c = complete(tmp_path)
-  assert warned == [((8,), c.init_from)]  # not the 16 that were asked for
-
-
 def test_predictions_take_as_many_tokens_as_were_asked_for(tmp_path):
   c = made.configure(tmp_path, **{'phases.seq_length': (12,)})
   c, data = made.prepare(c, str(tmp_path / 'run'))

@@ -62,6 +62,18 @@ def test_a_model_is_taken_over_except_for_its_heads(tmp_path):
     starting.make_start(c, ('a', 'b'), None)(new)
 
 
+@pytest.mark.parametrize('length, said', [(6, 0), (7, 1)])
+def test_rows_longer_than_those_of_the_source_are_said(
+  tmp_path, capsys, length, said
+):
+  path, about = str(tmp_path / 'source'), (made.BERT, models.TOKENIZER)
+  params = models.make_params(made.BERT)
+  hugging_face.export(path, params, *about, trained_length=6)
+  start(path, 8, **{'phases.seq_length': (length,)})
+  out = capsys.readouterr().out
+  assert out.count(f'=(7,), but {path} was trained on rows of 6 tokens') == said
+
+
 def write_head(path, labels=('a', 'b')):
   """Exports a classifier, whose kernel has 8 rows as after a BiLSTM of 4."""
   kernel = np.full((8, 2), 5, np.float32)

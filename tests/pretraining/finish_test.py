@@ -111,7 +111,7 @@ def test_an_interruption_of_the_examples_leaves_the_export(
   )
   monkeypatch.setattr(finish.model_card, 'describe_run', lambda *args: None)
   monkeypatch.setattr(
-    finish.hugging_face, 'export', lambda path, *args: exported.append(path)
+    finish.hugging_face, 'export', lambda path, *_, **__: exported.append(path)
   )
   monkeypatch.setattr(finish.fill, 'fill', interrupt)
   with pytest.raises(errors.Interrupted):

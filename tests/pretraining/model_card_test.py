@@ -63,6 +63,22 @@ def make_text(rows=(), **changes):
   return model_card.make_card(make_config(**changes), MANIFEST, rows, 4386178)
 
 
+def test_a_card_says_how_long_the_rows_were():
+  rows = [{'kind': 'run', 'step': 0}, make_row(1000)]
+  line = 'It was trained on rows of 128 tokens at most.'
+  assert line in make_text(rows)
+  assert 'trained on rows' not in make_text(
+    rows, **{'model.max_positions': 128}
+  )
+  rows[0]['init_from'] = {
+    'path': 'x',
+    'origin': 'y',
+    'changes': [],
+    'trained_length': 512,
+  }
+  assert 'trained on rows' not in make_text(rows)
+
+
 def test_figures_come_from_the_manifest_and_the_log():
   text = make_text([{'kind': 'run', 'step': 0}, make_row(1000)])
   for words in (
