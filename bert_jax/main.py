@@ -86,7 +86,8 @@ def _prepare(task, config, workdir, status):
   if untested := agreement.describe_untested():
     print(untested)
   # Only now, after all checks of what the user gave.
-  print(f'not the default (all of the config: {paths.config(workdir)}):')
+  where = f'all of the config: {paths.config(workdir)}'
+  print(f'not the default, of what decides the result ({where}):')
   print(recipes.describe(config), flush=True)
   return config, data
 

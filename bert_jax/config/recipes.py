@@ -121,15 +121,23 @@ def get_paper(c: config_dict.ConfigDict) -> dict[str, float]:
 
 
 def describe(c: config_dict.ConfigDict) -> str:
-  """Returns the fields that differ from the defaults of the task, to print."""
-  default = finetuning()
+  """Returns the fields that differ from the defaults of the task, to print.
+
+  Left out are those that decide nothing of the result.
+  """
+  default, unused = finetuning(), ['eval.', 'log.', 'checkpoint.']
   if c.task == 'pretraining':
     default = fields.declare_fields()
+    unused.append('finetuning.')
+  if c.phases.learning_rates:
+    unused += ['optimizer.learning_rate', 'optimizer.warmup_steps']
+  if set(c.phases.accumulate) == {1}:
+    unused.append('phases.accumulate')
   known = serialization.flatten(default)
   shown = [
     f'{name}={value!r}'
     for name, value in serialization.flatten(c).items()
-    if value != known[name]
+    if value != known[name] and not name.startswith(tuple(unused))
   ]
   return textwrap.fill(
     ' '.join(shown),

@@ -60,8 +60,10 @@ def take_model(
     words = model.tokenizer.vocab
   c.data.vocab_size = len(words)
   if distributed.is_first():
-    if changed := errors.find_changes(flatten(config), flatten(c)):
-      print(f'as init_from={c.init_from}: {"; ".join(changed)}', flush=True)
+    if taken := flatten(c).items() - flatten(config).items():
+      # Not what they were: a value of `smoke` is nothing that the user gave.
+      values = ', '.join(f'{name}={value!r}' for name, value in sorted(taken))
+      print(f'as init_from={c.init_from}: {values}', flush=True)
     _describe_words(c, model.tokenizer, words)
     transfer.warn_of_long_rows(c, c.init_from, model)
   return c

@@ -217,12 +217,12 @@ def describe(entropy: float, batch: dict[str, jax.Array]) -> list[str]:
   tokens = batch['input_mask'].sum()
   pairs = batch['next_sentence_weights']
   random = (batch['next_sentence_labels'] * pairs).sum() / pairs.sum()
+  count = pairs.sum() / len(pairs)  # of a row
   return [
     f'first batch: {1 - tokens / batch["input_mask"].size:.1%} padding, '
     f'{batch["masked_lm_weights"].sum() / tokens:.1%} of tokens to predict, '
-    f'{pairs.sum() / len(pairs):.3g} pairs per row, '
-    f'{random:.1%} random second texts, '
-    f'largest id {batch["input_ids"].max():,}',
+    + (f'{count:.3g} pairs per row, ' if count > 1 else '')
+    + f'{random:.1%} random second texts',
     f'unigram entropy of the corpus: {entropy:.3f} nats; a model whose MLM loss '
     'stays near it has learnt word frequencies and nothing else',
   ]

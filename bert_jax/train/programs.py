@@ -7,7 +7,6 @@ the model that `init_from` names, and the three examples at the end of a run;
 the last two run on one device.
 """
 
-import collections
 import concurrent.futures
 import dataclasses
 import functools
@@ -259,7 +258,7 @@ def compile_run(
     for p in split_by_length(objective(config), phases)
   }
   # Training steps, which take longest, begin first.
-  listed = {**_of_phases(left, objective, mesh, say), None: start}
+  listed = {**_of_phases(left, objective, mesh), None: start}
   found: dict[Phase | None, Result] = {}
   while listed:
     outcomes = iter(compile_all(sum(listed.values(), []), device.platform, say))
@@ -272,17 +271,12 @@ def compile_run(
       for phase, (_, *others) in left.items()
       if _must_try_again(phase, found[phase].outcomes, others, say)
     }
-    listed = _of_phases(left, objective, mesh, say)
+    listed = _of_phases(left, objective, mesh)
   return found
 
 
-def _of_phases(left, objective, mesh, say):
+def _of_phases(left, objective, mesh):
   """Returns {phase: programs} for the first remaining config of each phase."""
-  ways = collections.defaultdict(list)
-  for phase, (config, *_) in left.items():
-    ways[tuning.describe(config)].append(str(phase.seq_length))
-  for way, lengths in ways.items():
-    say(f'length {", ".join(dict.fromkeys(reversed(lengths)))}: {way}')
   return {
     phase: list_phase(config, objective(config), mesh, phase)
     for phase, (config, *_) in left.items()

@@ -177,9 +177,13 @@ class Run:
     return distributed.is_first() and 0 < seconds <= waited
 
   def save(self, step: int, state: Any):
-    """Saves the state of a step, unless that was done."""
+    """Saves the state of a step, unless that was done.
+
+    It is printed unless a held-out loss of that step will be.
+    """
     if self.checkpoints.newest == step:
       return
+    every, phases = self.config.eval.every, self.config.phases
 
     def announce(mark):
       self.log.write('checkpoint', step, {'fingerprint': mark})
@@ -187,7 +191,8 @@ class Run:
 
     with self.meter.paused(), self.timer.paused():
       mark = self.checkpoints.save(step, state, announce)
-      self.bar.write(f'checkpoint at step {step:,}, fingerprint={mark}')
+      if not (every and step % every == 0 and step < sum(phases.steps)):
+        self.bar.write(f'checkpoint at step {step:,}, fingerprint={mark}')
 
   def save_best(self, step: int, state: Any, score: float):
     """Saves the state if no evaluation before had as high a score."""

@@ -105,7 +105,7 @@ def model_config(config: config_dict.ConfigDict) -> bert_config.BertConfig:
 
 
 def describe(config: config_dict.ConfigDict) -> str:
-  """Describes in one line how a resolved config computes."""
+  """Describes in one line how a resolved config computes, for the log."""
   c = config.compute
   layers = 'scanned' if c.scan_layers else 'unrolled'
   return (

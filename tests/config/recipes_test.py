@@ -85,10 +85,15 @@ def test_only_what_differs_from_the_defaults_of_the_task_is_shown():
   c = config.finetuning()
   c.data.input, c.phases.steps = 'my file.csv', (22, 3)
   c.model.num_layers, c.model.hidden_size, c.seed = 3, 96, 7
+  c.log.every = c.eval.every = c.checkpoint.every = 3  # no matter of the result
   assert config.describe(c) == (
     "  data.input='my file.csv' model.hidden_size=96 model.num_layers=3\n"
     '  phases.steps=(22, 3) seed=7'
   )
+  c = config.apply_arguments(config.pretraining('base'), 'smoke,steps=30')
+  c.phases.learning_rates, c.phases.warmups = (1e-3, 0.0), (4, 0)
+  for name in ('finetuning', 'optimizer', 'accumulate'):  # have no effect
+    assert name not in config.describe(c)
 
 
 def test_a_size_is_a_name_or_numbers():

@@ -12,6 +12,7 @@ _ORDINARY = {
     'language': 'en',
     'vocab': '',
     'lowercase': True,
+    'passes': 5,
   },
   'inputs': [],
   'cleaned': {},
@@ -98,6 +99,14 @@ def test_a_manifest_that_cannot_be_read_is_not_called_other_data(tmp_path):
   (tmp_path / 'manifest.json').mkdir()
   with pytest.raises(errors.UserError, match='manifest.json: Is a directory'):
     manifest_file.read(str(tmp_path))
+
+
+def test_a_single_pass_leaves_out_a_tenth_without_a_warning():
+  once = _ORDINARY | {'recipe': _ORDINARY['recipe'] | {'passes': 1}}
+  for share, count in ((0.1, 0), (0.5, 1)):  # as weights of 0.5 do
+    rows = {'64': {'unused_tokens': 20, 'unused_share': share}}
+    lines = manifest_file.list_warnings(once | {'lengths': rows}, ['a'])
+    assert len(lines) == count
 
 
 def test_text_in_no_row_is_warned_of():

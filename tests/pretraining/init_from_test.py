@@ -213,11 +213,9 @@ def test_the_config_becomes_that_of_the_source(source, tmp_path, capsys):
     'objective.kind': 'mlm',
   }
   assert capsys.readouterr().out == (
-    f'as init_from={source}: data.lowercase was False, is True; '
-    "model.activation was 'relu', is 'gelu_tanh'; "
-    'model.hidden_size was 16, is 8; '
-    "model.norm was 'pre', is 'post'; model.num_layers was 2, is 1; "
-    "objective.kind was 'ltr', is 'mlm'\n"
+    f'as init_from={source}: data.lowercase=True, '
+    "model.activation='gelu_tanh', model.hidden_size=8, model.norm='post', "
+    "model.num_layers=1, objective.kind='mlm'\n"
   )
 
 
