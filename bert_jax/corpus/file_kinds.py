@@ -14,7 +14,6 @@ _SAMPLE = 1 << 14  # bytes to judge an encoding by
 _MOST_BAD = 0.05  # of the bytes; prose in CP1252 has less
 _FEW_BAD = 8  # bytes, which a short file may have
 _ROWS = 10  # of a table without a name that says so
-_FIRST = 16  # bytes; no text in UTF-8 has a zero among them
 
 _UNPACK = 'unpack it, and name the files in it'
 _EXTRACT = 'save its text as plain text or lines of JSON'
@@ -101,8 +100,7 @@ def refuse_not_text(path: str, head: bytes):
   counts: collections.Counter[str] = collections.Counter()
   sample = head[:_SAMPLE]
   clean.decode(sample, counts)
-  bad = len(sample) if b'\0' in head[:_FIRST] else counts.total()
-  refuse_bad_bytes(path, bad, len(sample))
+  refuse_bad_bytes(path, counts.total(), len(sample))
 
 
 def refuse_bad_bytes(path: str, bad: int, size: int):

@@ -2,6 +2,7 @@
 
 import codecs
 import collections
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -27,33 +28,30 @@ def read_lines(
   """Yields the documents in the objects of JSON that lines hold."""
   parts: list[bytes] = []
   begin = size = 0
-  for offset, raw in lines:
-    if not parts:
+  for offset, raw in itertools.chain(lines, [(0, b'\n')]):  # of the last line
+    if not size:
       begin = offset
       if offset >= stop:
         return
     size += len(raw)
     if size <= _LONGEST:
       parts.append(raw)
-    if raw.endswith(b'\n'):
-      yield from _line(begin, parts, size, make, counts)
-      parts, size = [], 0
-  if parts:
-    yield from _line(begin, parts, size, make, counts)
+    if not raw.endswith(b'\n'):
+      continue
+    line = b''.join(parts).removeprefix(codecs.BOM_UTF8)
+    if size > _LONGEST:
+      counts['long_lines_dropped'] += 1
+    elif line.strip():
+      yield from make(_parse(line), f'the line at byte {begin}')
+    parts, size = [], 0
 
 
-def _line(offset, parts, size, make, counts):
-  if size > _LONGEST:
-    counts['long_lines_dropped'] += 1
-    return
-  line = b''.join(parts).removeprefix(codecs.BOM_UTF8)
-  if not line.strip():
-    return
+def _parse(line: bytes) -> Any:
+  """Returns what a line of JSON says; the line itself if it is none."""
   try:
-    value = json.loads(line.decode('utf-8', 'surrogateescape'))
+    return json.loads(line.decode('utf-8', 'surrogateescape'))
   except (ValueError, RecursionError):
-    value = line
-  yield from make(value, f'the line at byte {offset}')
+    return line
 
 
 def read_objects(file: BinaryIO, make: Make) -> Iterator[Document]:

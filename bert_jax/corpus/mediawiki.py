@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 from bert_jax.corpus import wikitext
 from bert_jax.corpus.document import Document
 
-_BEGINNING = 4096  # bytes, to the first tag
 _NOT_TEXT = '-2', '6', '14'  # namespaces: media, files and categories
 
 _REDIRECT = re.compile(r'\s*#\w+\s*:?\s*\[\[')
@@ -18,8 +17,7 @@ _REDIRECT = re.compile(r'\s*#\w+\s*:?\s*\[\[')
 def is_dump(head: bytes) -> bool:
   """Returns whether a file that begins with `head` is a MediaWiki dump."""
   # Without byte order marks, and the zeros between the letters in UTF-16.
-  begin = head[:_BEGINNING]
-  text = re.sub(rb'^(\xef\xbb\xbf|\xff\xfe|\xfe\xff)|\0', b'', begin)
+  text = re.sub(rb'^(\xef\xbb\xbf|\xff\xfe|\xfe\xff)|\0', b'', head)
   return bool(re.match(rb'\s*(?:<\?xml[^<>]*\?>\s*)?<mediawiki\b', text))
 
 

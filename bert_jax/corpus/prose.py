@@ -33,7 +33,6 @@ _MIN_QUOTED = 250
 _FILES_PER_JOB = 32
 
 _MIN_CHARS = 200  # of a document
-_MIN_SENTENCES = 2
 _OWN_CHARS = 350  # a class or function with more prose is a document by itself
 
 # Words that English sentences contain, but tables, signatures and code do not.
@@ -56,15 +55,13 @@ _MARKUP = [
   (re.compile(r'`([^`<]+?)\s*<[^`>]*>`__?'), r'\1'),  # a link
   (re.compile(r':(?=:$)|`+|\*\*|\s\[\w+\]_|(?<=\w)_\b(?!\w)'), ''),
 ]
-_SENTENCE_END = re.compile(r'[.!?][)"\'\]]*(?:\s|$)')
 
 
 def read_documents() -> Iterator[document.Document]:
   """Reads the prose of this Python installation, in a fixed order.
 
   A document is the text of a help topic, of a module's short docstrings, or of
-  one long docstring. Repeated paragraphs are left out, and so are documents of
-  fewer than two sentences.
+  one long docstring. Repeated paragraphs and short documents are left out.
   """
   files = list(_files())
   jobs = [
@@ -76,9 +73,7 @@ def read_documents() -> Iterator[document.Document]:
     for paragraphs in found:
       new = [x for x in dict.fromkeys(paragraphs) if x not in seen]
       seen.update(new)
-      text = ' '.join(new)
-      ends = _SENTENCE_END.findall(text)
-      if len(text) >= _MIN_CHARS and len(ends) >= _MIN_SENTENCES:
+      if sum(map(len, new)) >= _MIN_CHARS:
         yield document.Document(new)
 
 

@@ -40,16 +40,11 @@ _TABLE = re.compile(
 _LINK = re.compile(r'\[\[((?:(?!\[\[|\]\]).)*)\]\]', re.S)
 _EXTERNAL = re.compile(r'\[(?:\w+:)?//[^\s\]]*\s*([^\[\]]*)\]')
 
-_INLINE = re.compile(
-  r'</?(?:abbr|b|bdi|big|cite|code|data|dfn|em|font|i|ins|kbd|mark|noinclude|'
-  r'onlyinclude|q|s|samp|small|span|strong|sub|sup|time|tt|u|var)\b[^<>]*>',
-  re.I,
-)
 _BLOCK = re.compile(
   r'</?(?:blockquote|center|div|h\d|hr|p|poem)\b[^<>]*>', re.I
 )
 _BREAK = re.compile(r'<[/\\]?br\b[^<>]*>|&nbsp;', re.I)
-_LONE = re.compile(rf'</?(?:{_OPAQUE}|nowiki)\b[^<>]*>', re.I)
+_TAG = re.compile(r'</?[a-z][^<>]*>', re.I)  # which only formats its text
 # Of four marks, the first is an apostrophe, and of three as in l'''arte''.
 _QUOTES = re.compile(
   r"'{5,}|(?<=[dlnDLN])''(?='\w(?:[^']|'(?!'))*+''(?!'))|'{2,3}(?!')"
@@ -58,7 +53,7 @@ _VARIANTS = re.compile(r'-\{([^{}]*)\}-')  # of Chinese and other scripts
 _SWITCH = re.compile(r'__[^\W\d_]+__')  # such as __NOTOC__
 # Lists, indented text, headings, rules, rows of broken tables, fixed layout.
 _NOT_PROSE = re.compile(rf'[*#:;|! ]|{_CUT}*=.*=[\s{_CUT}]*$|----')
-_LEFT_OVER = re.compile(r'\[\[|\]\]|{{|}}|{\||\|}|</?\w+[^<>]*>')
+_LEFT_OVER = re.compile(r'\[\[|\]\]|{{|}}|{\||\|}')
 
 _EXTENSION = re.compile(r'\.\w{3,4}$')  # of a file
 _LANGUAGE = re.compile(r'(?!voy:|mw:)(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):')
@@ -72,10 +67,10 @@ def extract_text(wikitext: str, not_text: Set[str] = NOT_TEXT) -> list[str]:
   """
   text = wikitext.replace('\r\n', '\n')
   text = _replace(_OPAQUE_TAG, lambda m: (m[1] or _CUT).translate(_SPELT), text)
-  text = _VARIANTS.sub(lambda m: _variant(m[1]), _LONE.sub(_CUT, text))
+  text = _VARIANTS.sub(lambda m: _variant(m[1]), text)
   text = _replace(_TABLE, _CUT, _replace(_TEMPLATE, _CUT, text))
-  text = _INLINE.sub('', _BREAK.sub(' ', text))
-  text = _BLOCK.sub('\n\n', text)
+  text = _BLOCK.sub('\n\n', _BREAK.sub(' ', text))
+  text = _TAG.sub('', text)
   find = functools.partial(_link_text, not_text)
   out = []
   for block in _blocks(text):
@@ -149,7 +144,6 @@ _TIDY = [
     (rf',(?:[{_CUT}\s]*,)+', ','),
     (rf'\s*{_CUT}[{_CUT}\s]*(?=[.,;:!?。，；、،؛])', ''),
     (_CUT, ''),
-    (r'\s+', ' '),
   ]
 ]
 

@@ -145,11 +145,13 @@ def _list_probes(ours) -> Iterator[str]:
     yield from words
     for a, b in itertools.pairwise(words):
       yield from (a + b, f'{a.capitalize()} {b.upper()}', f'{a}!?{b}_{a}')
-  pieces = {*ours.vocab}
-  alone = [x for x in ours.vocab if len(x) == 1 and f'##{x}' in pieces]
-  for c in _spread(alone):
-    yield from (c * 100, c * 201)
-  yield from ('CAFÉ cafe\u0301 Ñandú', "don't (e.g.) $5+5=10 ~ `x`", '☺ ❤')
+  yield from (
+    'a' * 100,
+    'a' * 201,
+    'CAFÉ cafe\u0301 Ñandú',
+    "don't (e.g.) $5+5=10 ~ `x`",
+    '☺ ❤',
+  )
   yield ' a\u3000b\xa0c\t\n d  '
   for word, *_ in _spread(ours.added):
     yield from (word, f'a{word}b', word.upper(), word.lower(), f'- {word}.')

@@ -24,8 +24,6 @@ _LITERAL_SPECIAL = re.compile('(' + '|'.join(map(re.escape, SPECIAL)) + ')')
 # The rest of a word that [MASK] begins; vowel signs, as in Hindi, are no \w.
 _REST = re.compile(r'##[^\W_]|##[\u0900-\u109f]')
 
-_FOREIGN = '▁Ġ'  # how words begin in vocabularies of other tokenizers
-
 # Splits text into words, before WordPiece.
 words = basic_tokenizer.split_words
 
@@ -293,7 +291,7 @@ def check_vocab(lines: Sequence[str], path: str):
   As for Google's code, a piece's id is its place, also behind empty lines, and
   of equal pieces the last counts.
   """
-  marked = [x for x in lines if x[:1] in _FOREIGN and len(x) > 1]
+  marked = [x for x in lines if x[:1] in '▁Ġ' and len(x) > 1]
   if len(marked) > len([x for x in lines if x[:2] == '##']):
     raise errors.UserError(
       f'the vocabulary {path} is of SentencePiece or byte-level BPE, which have '

@@ -137,8 +137,6 @@ def installed(tmp_path, monkeypatch):
   write('lib/pip/_vendor/c.py', module('copied'))
   write('lib/made_pb2.py', module('generated'))
   write('lib/short.py', '"""The fox is too short for a document."""')
-  one = 'The fox is long but it is only one sentence ' * 6
-  write('lib/one.py', f'"""{one.strip()}."""')
   write('site/d.py', module('third'))
   write('site/bert_jax/e.py', module('own'))
   write('lib/pydoc_data/topics.py', f"topics = {{'with': {two * 2!r}}}")
