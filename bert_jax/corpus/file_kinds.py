@@ -44,13 +44,14 @@ _BEGINNINGS = {
 _EXTENSIONS = {
   '.xml': _XML,
   **dict.fromkeys(('.csv', '.tsv'), _TABLE),
-  **dict.fromkeys(('.htm', '.html', '.xhtml'), _HTML),
+  **dict.fromkeys(('.htm', '.html', '.xhtml', '.mht', '.mhtml'), _HTML),
   **dict.fromkeys(('.doc', '.docx', '.pdf'), _OFFICE),
   **dict.fromkeys(('.tar', '.tgz'), _TAR),
 }
 _JSON = re.compile(
   rb'(\[\s*)?\{\s*("([^"\\\n]|\\.)*+"\s*:|\}\s*[\[{,\]]|\}\s*\Z)'
 )
+_TALK = re.compile(rb'[^\t]*[:>\])]\t')
 _LINE = re.compile(rb'\{([^\n]*\}[ \t\r]*(\n|\Z)|[^\n]*\Z)')
 
 
@@ -84,10 +85,15 @@ def recognise(path: str, head: bytes) -> int:
 
 
 def _is_table(head: bytes) -> bool:
-  """Returns whether all lines, but comments, have equally many inner tabs."""
+  """Returns whether all lines, but comments, have equally many inner tabs.
+
+  Those of a talk are text, which begin with a speaker or a time: 'Ann:' or [9:30].
+  """
   lines = [x.lstrip(_BLANK) for x in head.split(b'\n')[:-1]]
-  counts = [x.count(b'\t') for x in lines if x and not x.startswith(b'#')]
-  return len(counts) >= _ROWS and min(counts) == max(counts) > 0
+  rows = [x for x in lines if x and not x.startswith(b'#')]
+  counts = {x.count(b'\t') for x in rows}
+  is_table = len(rows) >= _ROWS and len(counts) == 1 and counts != {0}
+  return is_table and not all(map(_TALK.match, rows))
 
 
 def refuse_not_text(path: str, head: bytes):

@@ -70,7 +70,7 @@ def test_what_is_not_text_is_refused_by_name_in_one_line(head, what):
 
 
 @pytest.mark.parametrize(
-  'end', ['csv', 'tsv.gz', 'html', 'xml', 'tgz', 'docx', 'tar']
+  'end', ['csv', 'tsv.gz', 'mhtml', 'xml', 'tgz', 'docx', 'tar']
 )
 def test_some_kinds_have_only_their_names(end):
   with pytest.raises(errors.UserError, match=f'^a.{end} is .*; (save|unpack)'):
@@ -112,6 +112,7 @@ def test_json_and_pages_are_recognised_whatever_the_name(text, kind):
     '<p> is a tag.',
     "{'Tis so} he said.",
     '\tOne.\n' * 20,
+    'Ann:\tOne.\n<Bob>\tTwo.\n[9:30]\tThree.\n' * 9,
     '\tAnn:\tOne.\n' * 9 + '\tand so on.\n' * 9,
     'PARIS is old. BZh91 is not.',
     ' = 5 is wrong.',
