@@ -123,8 +123,9 @@ class Tags(supervised.Supervised):
 
   def compute_sums(self, module, params, batch, key, settings=None):
     """Returns the sums, and {'tags': int32 [B, S]}."""
-    sums, found = super().compute_sums(module, params, batch, key)
-    return sums, {'tags': jnp.argmax(found['logits'], -1).astype(jnp.int32)}
+    logits = supervised.apply(module, params, batch, key)
+    tags = jnp.argmax(logits, -1).astype(jnp.int32)
+    return supervised.sum_classes(logits, batch), {'tags': tags}
 
   def list_metrics(self, labels, asked=None):
     """Returns the metrics of entities or, without a scheme, of words."""

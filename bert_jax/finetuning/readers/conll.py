@@ -14,6 +14,10 @@ from typing import NamedTuple
 from bert_jax import errors
 from bert_jax.finetuning.readers import schemes, splits, table_files
 
+_Row = (
+  tuple  # the number of a line and its columns; flat, for Python's collector
+)
+
 _START = '-DOCSTART-'
 _BLANKS = re.compile(r'[ \v\f]+')
 _NUMBER, _NO_WORD = (
@@ -69,14 +73,6 @@ class Words(splits.Content):
     return tagged
 
 
-class _Block(NamedTuple):
-  """The columns of lines between blank lines, the first of which is `line`."""
-
-  document: int
-  line: int
-  rows: list[tuple[str, ...]]
-
-
 def read(
   path: str,
   word: int | None = None,
@@ -103,23 +99,17 @@ def read(
     raise errors.UserError(
       f'{path} {what}; give a file with one word per line.'
     )
-  rows = [y for x in blocks for y in x.rows]
-  numbers = [x.line + i for x in blocks for i in range(len(x.rows))]
-  if sure := [i for i, x in enumerate(rows) if not x[0].startswith('#')]:
-    rows, numbers = [rows[i] for i in sure], [numbers[i] for i in sure]
-  top, width = (numbers[0], rows[0]), len(rows[0])
+  rows = [x for _, block in blocks for x in block]
+  rows = [x for x in rows if not x[1].startswith('#')] or rows
+  top, width = rows[0], len(rows[0]) - 1
   # Of two columns, the first may be a word that is a number, before its tag.
   numbered = width > 1 + (labelled is True) and _are_numbered(blocks)
   column = int(numbered) if word is None else word
   if tag is None:
     tag = 3 if numbered and width == 10 else -1  # CoNLL-U, or any other file
-    if (
-      numbered
-      and width == 4
-      and schemes.parse({*_take(path, numbers, rows, top, 2)})
-    ):
+    if numbered and width == 4 and schemes.parse({*_take(path, rows, top, 2)}):
       tag = 2  # GermEval 2014, whose last column has the inner entities
-  known = {*_take(path, numbers, rows, top, tag)}
+  known = {*_take(path, rows, top, tag)}
   if labelled and (column - tag) % width == 0:
     problem = f'are both in column {column} of {width}'
     raise errors.UserError(
@@ -128,31 +118,22 @@ def read(
     )
   if labelled is None:
     labelled = width > 1 + numbered and known != {'_'}
-  sure_columns = labelled or numbered or word is not None or width == 1
-  if not sure_columns and schemes.parse(known - {'_'}) is None:
-    _refuse_sentences(path, [' '.join(x) for x in rows])
+  sure = labelled or numbered or word is not None or width == 1
+  if not sure and schemes.parse(known - {'_'}) is None:
+    _refuse_sentences(path, [' '.join(x) for _, *x in rows])
 
   units: list[Sentence] = []
   left_out = 0
-  for block in blocks:
+  for document, block in blocks:
     if numbered:
-      kept = [
-        i for i, x in enumerate(block.rows) if not _NO_WORD.fullmatch(x[0])
-      ]
-      rows, numbers = (
-        [block.rows[i] for i in kept],
-        [block.line + i for i in kept],
-      )
+      rows = [x for x in block if not _NO_WORD.fullmatch(x[1])]
     else:
-      comments = _count_comments(block, lines, top, tag, known)
-      rows = block.rows[comments:]
-      numbers = range(block.line + comments, block.line + len(block.rows))
-    left_out += len(block.rows) - len(rows)
+      rows = block[_count_comments(block, lines, top, tag, known) :]
+    left_out += len(block) - len(rows)
     if rows:
-      where = path, numbers, rows, top
-      tags = _take(*where, tag, blank=False) if labelled else None
-      words = _take(*where, column)
-      units.append(Sentence(block.document, numbers, words, tags))
+      tags = _take(path, rows, top, tag, blank=False) if labelled else None
+      words = _take(path, rows, top, column)
+      units.append(Sentence(document, [x[0] for x in rows], words, tags))
   # Something has to say what belongs together.
   if units[0].document == units[-1].document:
     if not any(x.startswith(_START) for x in lines):
@@ -180,8 +161,8 @@ def parse_column(field: str, given: str) -> int | None:
     ) from None
 
 
-def _split_lines(lines) -> list[_Block]:
-  """Returns the lines that are neither blank nor -DOCSTART-."""
+def _split_lines(lines) -> list[tuple[int, list[_Row]]]:
+  """Returns (document, rows) of what is between blank lines and -DOCSTART-."""
   blocks, document, blanks, starts, inside = [], 0, 0, False, False
   for number, line in enumerate(lines, 1):
     columns = _split(line)
@@ -192,9 +173,9 @@ def _split_lines(lines) -> list[_Block]:
       continue
     if not inside:
       document += bool(blocks) and (starts or blanks > 1)
-      blocks.append(_Block(document, number, []))
+      blocks.append((document, []))
       blanks, starts, inside = 0, False, True
-    blocks[-1].rows.append(columns)
+    blocks[-1][1].append((number, *columns))
   return blocks
 
 
@@ -212,8 +193,8 @@ def _split(line: str) -> tuple[str, ...]:
 
 def _are_numbered(blocks) -> bool:
   """Returns whether the first column numbers the words of each sentence."""
-  for block in blocks:
-    firsts = [x[0] for x in block.rows if not _NO_WORD.fullmatch(x[0])]
+  for _, block in blocks:
+    firsts = [x[1] for x in block if not _NO_WORD.fullmatch(x[1])]
     begin = int(firsts[0]) if firsts and _NUMBER.fullmatch(firsts[0]) else 0
     if firsts != [str(begin + i) for i in range(len(firsts))]:
       return False
@@ -222,38 +203,37 @@ def _are_numbered(blocks) -> bool:
 
 def _count_comments(block, lines, top, tag, known) -> int:
   """Returns how many lines before a sentence are comments; # may be a word."""
-  number, example = top
-  for i, columns in enumerate(block.rows):
+  for i, (number, *columns) in enumerate(block):
     if not columns[0].startswith('#'):
       return i
-    tabbed = ['\t' in lines[x - 1] for x in (block.line + i, number)]
-    like = len(columns) == len(example) and all(columns) and len({*tabbed}) == 1
+    tabbed = {'\t' in lines[x - 1] for x in (number, top[0])}
+    like = len(columns) == len(top) - 1 and all(columns) and len(tabbed) == 1
     if like and not re.match('#+ +[^ ]', columns[0]):
       # Without a scheme, any text is a tag.
       forms = schemes.parse(known | {columns[tag]}) or {}
       if schemes.parse(known) is None or columns[tag] in forms:
         return i
-  return len(block.rows)
+  return len(block)
 
 
-def _take(path, numbers, rows, top, index, blank=True) -> list[str]:
-  """Returns a column of lines, all of which have as many as the line `top`."""
-  width = len(top[1])
-  if -width <= index < width and {*map(len, rows)} == {width}:
-    found = [x[index] for x in rows]
-    if blank or all(x.strip() for x in {*found}):
-      return found
-  for number, columns in zip(numbers, rows, strict=True):
-    count = errors.count(len(columns), 'column')
+def _take(path, rows, top, index, blank=True) -> list[str]:
+  """Returns a column of rows, all of which have as many as the row `top`."""
+  width = len(top) - 1
+  there = -width <= index < width
+  if there and {*map(len, rows)} == {len(top)}:
+    taken = [x[index if index < 0 else index + 1] for x in rows]
+    if blank or all(map(str.strip, {*taken})):
+      return taken
+  for number, *columns in rows:
+    problem = ''
     if len(columns) != width:
-      advice = 'give each word a line, and all lines equally many.'
-      problem = f'has {count}, line {top[0]} has {width}; {advice}'
-      raise errors.at_line(path, number, problem)
-    there = -width <= index < width and (blank or columns[index].strip())
-    if not there:
-      advice = 'correct that line, or the number.'
-      problem = f'has {count}, none with number {index}; {advice}'
-      raise errors.at_line(path, number, problem)
+      advice = 'give each word a line, and all lines equally many'
+      problem = f'line {top[0]} has {width}; {advice}'
+    elif not there or not (blank or columns[index].strip()):
+      problem = f'none with number {index}; correct that line, or the number'
+    if problem:
+      count = errors.count(len(columns), 'column')
+      raise errors.at_line(path, number, f'has {count}, {problem}.')
   raise AssertionError
 
 
