@@ -89,7 +89,7 @@ def _define_flags():
     'layers', 'last', [*hidden_states.LAYERS], 'Layers to write, see above.'
   )
   flags.DEFINE_boolean('attention', False, 'Write attention maps too.')
-  flags.DEFINE_integer('batch_size', 32, 'Sentences per batch.')
+  flags.DEFINE_integer('batch_size', 32, 'Sentences per batch.', 1)
   flags.DEFINE_string(
     'attention_plot', None, 'A .png to draw the attention of one sentence in.'
   )

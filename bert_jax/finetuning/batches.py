@@ -64,7 +64,9 @@ def make_rows(
   return task.Rows(
     eval_batch,
     eval_batches=lambda phase: len(batches),
-    collect=lambda kept, phase, i, found: split.keep(kept, batches[i], found),
+    collect=lambda kept, phase, i, outputs: split.keep(
+      kept, batches[i], outputs
+    ),
   )
 
 
@@ -89,15 +91,15 @@ def make_task(
   def score(kept):
     names = this.list_metrics(data.labels, config.finetuning)
     split, settings = data.splits['dev'], fine_tuned.get_settings(config)
-    found, _ = this.decide(split, kept, settings, tune=True)
-    return this.measure(names, data.labels, split, found)
+    predicted, _ = this.decide(split, kept, settings, tune=True)
+    return this.measure(names, data.labels, split, predicted)
 
   return task.Task(
     objective=functools.partial(supervised.make_objective, this),
     train_batch=train.train_batch,
     eval_batch=dev.eval_batch,
     eval_batches=dev.eval_batches,
-    describe=this.describe_batch,
+    describe=lambda batch: [],
     facts=task_data.list_facts(config, data, this.list_columns(config)),
     start=starting.make_start(config, data.labels, bias),
     collect=dev.collect,

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from ml_collections import config_dict
 
+from bert_jax import errors
 from bert_jax.data import hashing
 from bert_jax.train import task
 
@@ -30,8 +31,8 @@ def list_lengths(phase: task.Phase) -> tuple[int, ...]:
   (16, 32, 64, 96, 128)
   """
   longest = phase.seq_length
-  found = {-int(-longest * x // _MULTIPLE) * _MULTIPLE for x in _SHARES}
-  return (*sorted(x for x in found if x < longest), longest)
+  shorter = {-int(-longest * x // _MULTIPLE) * _MULTIPLE for x in _SHARES}
+  return (*sorted(x for x in shorter if x < longest), longest)
 
 
 def pays(c: config_dict.ConfigDict) -> bool:
@@ -43,16 +44,12 @@ def pays(c: config_dict.ConfigDict) -> bool:
 
 
 def describe(config: config_dict.ConfigDict) -> str:
-  """Returns a line on the lengths of a completed config's batches."""
+  """Returns a clause on the lengths of a completed config's batches."""
   [phase] = task.list_phases(config)
+  lengths = (phase.seq_length,)
   if config.finetuning.by_length:
-    lengths = ', '.join(map(str, list_lengths(phase)))
-    return f'rows of similar length share batches of {lengths} tokens'
-  return (
-    f'all batches have {phase.seq_length} tokens: in {phase.steps:,} updates, '
-    'shorter ones would save less time than they take to compile, or '
-    'finetuning.by_length is off'
-  )
+    lengths = list_lengths(phase)
+  return f'batches of {errors.listing([*map(str, lengths)])} tokens'
 
 
 def choose_length(phase: task.Phase, lengths: np.ndarray) -> int:

@@ -80,7 +80,6 @@ class Choices(row_task.RowTask):
     return dataclasses.replace(rows, units=units)
 
   def encode(self, how, content, labels, split=''):
-    """Encodes all choices of rows; without all labels, they are unknown."""
     texts = encode.tokenize(how.tokenizer, content.texts)
     repeated = [
       ids for ids, x in zip(texts, content.pairs, strict=True) for _ in x
@@ -91,13 +90,12 @@ class Choices(row_task.RowTask):
     choices = len(content.pairs[0])
     numbers = None
     if all(x.label for x in content.units):
-      numbers = number_labels(content, choices)
+      numbers = examples.number_labels(content, [*map(str, range(choices))])
     facts = row_task.list_facts(content)
     facts['counts'].append(errors.count(choices, 'choice'))
     return ChoiceRows(encoded, numbers, choices), facts
 
   def list_columns(self, config):
-    """Returns the columns of the text, of `pair` and of the choices."""
     return config.data.text, config.data.pair, config.data.choices
 
   def list_shapes(self, config, module, phase, rows):
@@ -135,7 +133,7 @@ def _count(config) -> int:
 
 def _read_choices(table, name, asked) -> list[tuple[str, ...]]:
   if name and name in table.names:
-    found = [
+    choices = [
       _read_list(table, line, row.get(name), name) for line, row in table.rows
     ]
   else:
@@ -147,43 +145,22 @@ def _read_choices(table, name, asked) -> list[tuple[str, ...]]:
         f'has neither a column {name!r} with lists nor {name}1 and {name}2'
       )
       examples.refuse_columns(table, problem, asked)
-    found = [
+    choices = [
       tuple(examples.get_text(table, line, row, x) for x in columns)
       for line, row in table.rows
     ]
-  first, count = table.rows[0][0], len(found[0])
-  for (line, _), each in zip(table.rows, found, strict=True):
+  first, count = table.rows[0][0], len(choices[0])
+  for (line, _), each in zip(table.rows, choices, strict=True):
     if len(each) != count:
-      raise errors.at_line(
-        table.path,
-        line,
-        f'has {len(each)} choices, line {first} has {count}; all rows need '
-        'equally many.',
-      )
-  return found
+      problem = f'has {len(each)} choices, line {first} has {count}'
+      advice = 'all rows need equally many.'
+      raise errors.at_line(table.path, line, f'{problem}; {advice}')
+  return choices
 
 
 def _read_list(table, line, value, name) -> tuple[str, ...]:
   texts = isinstance(value, list) and all(isinstance(x, str) for x in value)
   if not texts or len(value) < 2:
-    raise errors.at_line(
-      table.path,
-      line,
-      f'has in {name!r} what is not a list of two or more texts; correct that '
-      'line.',
-    )
+    problem = f'has in {name!r} what is not a list of two or more texts'
+    raise errors.at_line(table.path, line, f'{problem}; correct that line.')
   return tuple(value)
-
-
-def number_labels(rows: examples.Examples, choices: int) -> np.ndarray:
-  """Returns which choice of each row is right, int32 [R]."""
-  known = [str(i) for i in range(choices)]
-  for x in rows.units:
-    if x.label not in known:
-      raise errors.at_line(
-        rows.path,
-        x.line,
-        f'has the label {x.label!r}, which is not the number of a choice, from 0 '
-        f'to {choices - 1}.',
-      )
-  return np.array([int(x.label) for x in rows.units], np.int32)

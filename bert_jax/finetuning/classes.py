@@ -45,18 +45,16 @@ class Classes(row_task.RowTask):
   pipeline, auto = 'text-classification', 'SequenceClassification'
 
   def read_file(self, source, split, path):
-    """Reads a table of a GLUE task, or of texts."""
     if source.glue:
       return examples.read_glue(source.glue, split, path)
     return super().read_file(source, split, path)
 
-  def list_labels(self, config, found):
-    """Returns the classes of the training rows, or of a GLUE task."""
-    super().list_labels(config, found)
+  def list_labels(self, config, read):
+    super().list_labels(config, read)
     known = splits.find_glue(config.finetuning.glue)
     if known or config.finetuning.regression:
       return known.labels if known else ()
-    labels = examples.list_classes(found['train'])
+    labels = examples.list_classes(read['train'])
     if len(labels) < 2:
       raise errors.UserError(
         f'{config.data.input} has only the label {labels[0]!r}; there is nothing '
@@ -65,7 +63,6 @@ class Classes(row_task.RowTask):
     return labels
 
   def encode(self, how, content, labels, split=''):
-    """Encodes texts; without all labels, they are unknown."""
     numbers = None
     if all(x.label for x in content.units):
       numbers = examples.number_labels(content, labels)
@@ -82,25 +79,24 @@ class Classes(row_task.RowTask):
     return TextRows(encoded, numbers, not labels, ids), facts
 
   def list_shapes(self, config, module, phase, rows):
-    """Returns the shapes of `make_batch`; labels of one output are numbers."""
     shapes = super().list_shapes(config, module, phase, rows)
     if module.outputs == 1:
       shapes['labels'] = jax.ShapeDtypeStruct((rows,), jnp.float32)
     return shapes
 
   def compute_sums(self, module, params, batch, key, settings=None):
-    found = {}
+    sums = {}
     if _is_gpt(module):
       logits, lm_loss = gpt_form.compute(module, params, batch, key)
-      found[gpt_form.LOSS] = lm_loss
+      sums[gpt_form.LOSS] = lm_loss
     else:
       logits = supervised.apply(module, params, batch, key)
     if module.outputs == 1:
       off = jnp.square(logits[:, 0] - batch['labels']) * batch['label_weights']
-      found['squared_error'] = jnp.sum(off)
+      sums['squared_error'] = jnp.sum(off)
     else:
-      found |= supervised.sum_classes(logits, batch)
-    return found, {'logits': logits}
+      sums |= supervised.sum_classes(logits, batch)
+    return sums, {'logits': logits}
 
   def list_sums(self, config, module):
     """Returns sums of classes or numbers; GPT's form adds the tokens' loss."""
@@ -112,7 +108,6 @@ class Classes(row_task.RowTask):
     )
 
   def list_metrics(self, labels, asked=None):
-    """Returns what is asked for, or a GLUE task's, classes' or numbers' own."""
     if asked and asked.metrics:
       return metrics.check(asked.metrics, labels)
     if asked and asked.glue:
@@ -121,17 +116,17 @@ class Classes(row_task.RowTask):
       return 'accuracy', 'macro_f1', 'matthews'
     return 'pearson', 'spearman', 'mean_squared_error'
 
-  def write_more(self, config, workdir, data, found):
+  def write_more(self, config, workdir, data, predicted):
     """Writes a GLUE task's test predictions in its leaderboard's form."""
     known = splits.find_glue(config.finetuning.glue)
     names = known.submissions if known else {}
-    names = {split: names[split] for split in found if split in names}
+    names = {split: names[split] for split in predicted if split in names}
     if not names:
       return []
 
     def fill(new):
       for split, name in names.items():
-        chosen = found[split]['chosen']
+        chosen = predicted[split]['chosen']
         if data.labels:
           shown = [data.labels[i] for i in chosen]
         else:

@@ -13,6 +13,7 @@ from ml_collections import config_dict
 
 from bert_jax.config import recipes
 from bert_jax.finetuning import buckets, starting, supervised
+from bert_jax.inference import padding
 from bert_jax.model import classifier
 from bert_jax.workdir import claim
 
@@ -47,8 +48,9 @@ def _fill_from_data(c, data, rows):
   train = data.splits['train']
   c.finetuning.outputs = len(data.labels) or 1
   c.finetuning.num_choices = getattr(train, 'choices', 0)
-  c.finetuning.max_length = max(c.phases.seq_length)
-  c.phases.seq_length = (find_length(c, data.manifest),)
+  asked = c.finetuning.max_length = max(c.phases.seq_length)
+  longest = max(int(x.lengths.max()) for x in data.splits.values())
+  c.phases.seq_length = (padding.round_up(longest, _LENGTH_STEP, asked),)
   rate, epochs = choose(c, rows)
   c.optimizer.learning_rate = c.optimizer.learning_rate or rate
   c.finetuning.epochs = c.finetuning.epochs or epochs
@@ -65,21 +67,6 @@ def _fill_from_data(c, data, rows):
   # After each epoch, but ten times at most.
   often = max(-(-rows // batch_size), -(-steps // 10))
   c.eval.every = c.eval.every or often
-
-
-def find_length(c: config_dict.ConfigDict, manifest: dict) -> int:
-  """Returns the tokens per row of batches: the longest row's, rounded up."""
-  longest = max(facts['longest'] for facts in manifest['splits'].values())
-  length = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
-  return min(max(c.phases.seq_length), max(length, _LENGTH_STEP))
-
-
-def find_max_length(config: config_dict.ConfigDict) -> int:
-  """Returns the maximum of tokens per row in predictions.
-
-  A config that was not completed has it in `phases.seq_length`.
-  """
-  return config.finetuning.max_length or max(config.phases.seq_length)
 
 
 def choose(c: config_dict.ConfigDict, rows: int) -> tuple[float, float]:

@@ -55,11 +55,11 @@ def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
   '[MASK]' and other special tokens in a text become those tokens' ids, as in
   `Tokenizer.encode`.
   """
-  found = tokenizer.ids(texts)
+  ids = tokenizer.ids(texts)
   for i, text in enumerate(texts):
     if any(token in text for token in SPECIAL):
-      found[i] = tokenizer.encode(text)['input_ids'][1:-1]
-  return found
+      ids[i] = tokenizer.encode(text)['input_ids'][1:-1]
+  return ids
 
 
 def join(
@@ -105,7 +105,6 @@ class Rows:
 
   @property
   def size(self) -> int:
-    """Returns N."""
     return len(self.encoded.ends)
 
   @property
@@ -150,7 +149,7 @@ class Rows:
     self,
     kept: Any,
     rows: np.ndarray,
-    found: dict[str, np.ndarray],
+    outputs: dict[str, np.ndarray],
     whole: bool = False,
   ) -> Any:
     """Keeps what is needed of the predictions for some rows.
@@ -161,30 +160,30 @@ class Rows:
     Args:
       kept: what was kept so far, of all rows; None at first.
       rows: numbers of the batch's rows, [b].
-      found: {name: [B, ...]}, of which the first b are of these rows.
+      outputs: {name: [B, ...]}, of which the first b are of these rows.
       whole: whether to keep the logits of classes, too, which for many rows and
         classes may not fit into memory.
     """
-    logits = found['logits']
+    logits = outputs['logits']
     if logits.shape[1] == 1:
       return self.fill(kept, rows, {'chosen': logits[:, 0]})
     likely = to_probabilities(logits).max(-1)
     chosen = {'chosen': logits.argmax(-1), 'probability': likely}
-    return self.fill(kept, rows, chosen | (found if whole else {}))
+    return self.fill(kept, rows, chosen | (outputs if whole else {}))
 
   def fill(
     self,
     kept: dict[str, np.ndarray] | None,
     rows: np.ndarray,
-    found: dict[str, np.ndarray],
+    outputs: dict[str, np.ndarray],
   ) -> dict[str, np.ndarray]:
     """Writes a batch's values into the arrays of all rows, [N, ...]."""
     if kept is None:
       kept = {
         name: np.zeros((self.size, *x.shape[1:]), x.dtype)
-        for name, x in found.items()
+        for name, x in outputs.items()
       }
-    for name, x in found.items():
+    for name, x in outputs.items():
       kept[name][rows] = x[: len(rows)]
     return kept
 

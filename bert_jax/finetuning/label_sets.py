@@ -24,9 +24,8 @@ class LabelRows(encode.Rows):
 
   label_shape: Sequence[int] = ()  # [C]; the class has no C
 
-  def keep(self, kept, rows, found, whole=False):
-    """Keeps the probabilities of all labels, float32 [N, C]."""
-    return self.fill(kept, rows, found)
+  def keep(self, kept, rows, outputs, whole=False):
+    return self.fill(kept, rows, outputs)
 
 
 class LabelSets(row_task.RowTask):
@@ -39,10 +38,9 @@ class LabelSets(row_task.RowTask):
   def read_table(self, table, columns, needs_label, asked):
     return label_lists.read(table, columns, needs_label, asked)
 
-  def list_labels(self, config, found):
-    """Returns the labels of the training rows."""
-    super().list_labels(config, found)
-    labels = examples.list_classes(found['train'].flatten())
+  def list_labels(self, config, read):
+    super().list_labels(config, read)
+    labels = examples.list_classes(read['train'].flatten())
     if not labels:
       raise errors.UserError(
         f'{config.data.input} has no training row with a label; is it in '
@@ -51,7 +49,6 @@ class LabelSets(row_task.RowTask):
     return labels
 
   def encode(self, how, content, labels, split=''):
-    """Encodes texts; without the labels of all rows, they are unknown."""
     encoded = row_task.encode_texts(how, content.texts, content.pairs)
     facts, truth = row_task.list_facts(content), None
     if all(x.label != '' for x in content.units):
@@ -65,7 +62,6 @@ class LabelSets(row_task.RowTask):
     return LabelRows(encoded, truth, [len(labels)]), facts
 
   def list_shapes(self, config, module, phase, rows):
-    """Returns the shapes of a batch, with labels [B, C]."""
     labels = jax.ShapeDtypeStruct((rows, module.outputs), jnp.int32)
     shapes = super().list_shapes(config, module, phase, rows)
     return shapes | {'labels': labels}
@@ -89,24 +85,23 @@ class LabelSets(row_task.RowTask):
     """Chooses the labels above a threshold, which is tuned by micro F1."""
     likely = kept['probabilities'].astype(float)
     if tune:
-      found = metrics.choose_threshold(split.labels, likely)
-      settings = settings._replace(threshold=found)
+      threshold = metrics.choose_threshold(split.labels, likely)
+      settings = settings._replace(threshold=threshold)
     return kept | {'chosen': likely > settings.threshold}, settings
 
   def list_metrics(self, labels, asked=None):
     return metrics.OF_SETS
 
-  def measure(self, names, labels, split, found):
-    return metrics.score_sets(split.labels, found['chosen'])
+  def measure(self, names, labels, split, predicted):
+    return metrics.score_sets(split.labels, predicted['chosen'])
 
-  def compare(self, names, labels, split, found, train):
-    """Scores the predictions, and each label alone."""
-    return metrics.compare_sets(labels, split.labels, found['chosen'])
+  def compare(self, names, labels, split, predicted, train):
+    return metrics.compare_sets(labels, split.labels, predicted['chosen'])
 
-  def find_problem(self, scored, found):
-    _, sets = np.unique(found['chosen'], axis=0, return_inverse=True)
+  def find_problem(self, scored, predicted):
+    _, sets = np.unique(predicted['chosen'], axis=0, return_inverse=True)
     # What is not finite stays so.
-    sets = sets.ravel() + 0 * found['probabilities'].sum(1)
+    sets = sets.ravel() + 0 * predicted['probabilities'].sum(1)
     return metrics.find_problem(scored, sets)
 
   def describe_prediction(self, config, labels):

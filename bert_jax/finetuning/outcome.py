@@ -30,7 +30,7 @@ class Run(NamedTuple):
   Attributes:
     task: what was learnt.
     params: trained parameters, without padding rows of the vocabulary.
-    found: {split: predictions for it}, dev first.
+    predicted: {split: predictions for it}, dev first.
     settings: how answers were found, if that is the task.
     step: of the parameters that are scored.
   """
@@ -40,7 +40,7 @@ class Run(NamedTuple):
   workdir: str
   data: supervised.Data
   params: Any
-  found: dict[str, Any]
+  predicted: dict[str, Any]
   settings: classifier.Spans | None
   step: int
 
@@ -64,23 +64,23 @@ def finish(
   params = parameters.drop_padding_rows(params, vocab_size)
   kept = {'dev': predictions[task.HELD_OUT], **predictions}
   del kept[task.HELD_OUT]
-  settings, found = fine_tuned.get_settings(config), {}
+  settings, predicted = fine_tuned.get_settings(config), {}
   for name, x in kept.items():  # dev first, on which the settings are tuned
     split = data.splits[name]
-    found[name], settings = this.decide(split, x, settings, name == 'dev')
-  run = Run(this, config, workdir, data, params, found, settings, step)
+    predicted[name], settings = this.decide(split, x, settings, name == 'dev')
+  run = Run(this, config, workdir, data, params, predicted, settings, step)
   results = score(run)
   path = paths.results(workdir)
   with errors.explaining(f'cannot write {path}'):
     files.write_json(path, results)
 
   def fill(new):
-    for name, x in found.items():
+    for name, x in predicted.items():
       this.write_split(new, name, data.labels, data.splits[name], x)
 
   directory = os.path.join(workdir, 'predictions')
   files.write_folder(directory, [f'*{this.extension}'], fill)
-  more = this.write_more(config, workdir, data, found)
+  more = this.write_more(config, workdir, data, predicted)
   _tell(run, results, _export(run, results), more)
 
 
@@ -96,15 +96,15 @@ def score(run: Run) -> dict[str, Any]:
   names = this.list_metrics(data.labels, c.finetuning)
   train = data.splits['train']
   scored = {
-    name: this.compare(names, data.labels, data.splits[name], found, train)
-    for name, found in run.found.items()
+    name: this.compare(names, data.labels, data.splits[name], predicted, train)
+    for name, predicted in run.predicted.items()
     if data.splits[name].labels is not None
   }
   dev = scored.pop('dev')
   return {
     **dev,
     **({'threshold': run.settings.threshold} if run.settings else {}),
-    'problem': this.find_problem(dev, run.found['dev']),
+    'problem': this.find_problem(dev, run.predicted['dev']),
     'counts': {name: split.count() for name, split in data.splits.items()},
     'other': scored,
     'task': c.finetuning.glue or this.name,
@@ -145,12 +145,11 @@ def _export(run, results) -> str | None:
 
 
 def make_head(run: Run) -> classifier.Head:
-  """Returns the head of a run's parameters, and what it was trained on."""
   return classifier.Head(
     run.params['classifier']['kernel'],
     run.params['classifier']['bias'],
     run.data.labels,
-    completion.find_max_length(run.config),
+    run.config.finetuning.max_length,
     run.task.list_columns(run.config),
     task=run.task.name,
     bilstm=run.params.get('bilstm'),
@@ -160,7 +159,6 @@ def make_head(run: Run) -> classifier.Head:
 
 
 def _tell(run, results, problem, more):
-  """Prints the scores, where everything is, and how to predict."""
   named = {'dev': results} | results['other']
   print('\n'.join(run.task.describe_scores(named)))
   if results['select'] == 'best':
@@ -260,31 +258,9 @@ A `pipeline('text-classification', ..., top_k=None)` of transformers gives the
 probabilities, and leaves the threshold to you."""
 
 _ANSWERING = """A question has no answer if having none outscores the best answer
-by more than the threshold in `config.json`, which was tuned on dev. transformers
-does not apply it; for a question about a passage that fits into one window:
-
-```python
-import torch
-
-question, passage = 'Who wrote Emma?', 'Emma is a novel by Jane Austen.'
-spans = model.config.task_specific_params['bert_jax']['spans']
-batch = tokenizer(
-  question, passage, return_offsets_mapping=True, return_tensors='pt'
-)
-offsets = batch.pop('offset_mapping')[0]
-with torch.no_grad():
-  found = model(**batch)
-start, end = found.start_logits[0], found.end_logits[0]
-inside = batch['token_type_ids'][0].bool()
-inside[-1] = False  # [SEP]
-answers = (inside[:, None] & inside).triu()
-answers = answers.tril(spans['max_answer_length'] - 1)
-scores = (start[:, None] + end).masked_fill(~answers, -torch.inf)
-first, last = divmod(int(scores.argmax()), len(start))
-answer = passage[offsets[first, 0] : offsets[last, 1]]
-if start[0] + end[0] - scores.max() > spans['threshold']:
-  answer = ''  # there is none
-```"""
+by more than `task_specific_params['bert_jax']['spans']['threshold']` in
+`config.json`, which was tuned on dev. transformers does not apply it;
+docs/finetuning.md of bert_jax has code that does."""
 
 
 def _list_scores(results) -> list[tuple]:

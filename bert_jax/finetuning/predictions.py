@@ -43,7 +43,6 @@ class Job(NamedTuple):
 
 
 def get_how(model: source.Source) -> encode.How:
-  """Returns how texts become rows of a fine-tuned model."""
   head = model.head
   return encode.How(model.tokenizer, head.max_length, head.form, head.settings)
 
@@ -102,14 +101,13 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
   # Only JSONL has the probabilities of all classes.
   whole = job.output.endswith('.jsonl')
   kept = predict_rows(this, job.model, split, job.batch_size, whole)
-  found, _ = this.decide(split, kept, head.settings, tune=False)
-  this.write_given(job, content, split, found)
+  predicted, _ = this.decide(split, kept, head.settings, tune=False)
+  this.write_given(job, content, split, predicted)
   if split.labels is not None:
     names = this.list_metrics(head.labels)
-    scored = this.compare(names, head.labels, split, found, split)
-    problem = this.find_problem(scored, found)
+    scored = this.compare(names, head.labels, split, predicted, split)
+    problem = scored['problem'] = this.find_problem(scored, predicted)
     path = f'{os.path.splitext(job.output)[0]}.scores.json'
-    scored['problem'] = problem
     with errors.explaining(f'cannot write {path}'):
       files.write_json(path, scored)
     lines = this.describe_scores({os.path.basename(job.given): scored})

@@ -38,7 +38,6 @@ class RowTask(supervised.Supervised):
   needed: tuple[str, ...] = ('text',)
 
   def read_file(self, source, split, path):
-    """Reads a table by the config's columns; a test file needs no labels."""
     columns = examples.Columns(
       source.text, source.pair, source.choices, source.label
     )
@@ -49,37 +48,35 @@ class RowTask(supervised.Supervised):
     """Returns the rows of a table; args as `examples.choose_columns`."""
     return examples.choose_columns(table, columns, needs_label, asked)
 
-  def list_labels(self, config, found):
+  def list_labels(self, config, read):
     """Returns (); checks that the rows of training and dev have labels."""
-    for split, rows in found.items():
+    for split, rows in read.items():
       if split.startswith(('train', 'dev')):
         rows.check_labelled(split)
     return ()
 
   def list_columns(self, config):
-    """Returns the columns of the text and, if any, of the second text."""
     known = splits.find_glue(config.finetuning.glue) or config.data
     return tuple(x for x in (known.text, known.pair) if x)
 
-  def measure(self, names, labels, split, found):
-    return metrics.score(names, split.labels, found['chosen'])
+  def measure(self, names, labels, split, predicted):
+    return metrics.score(names, split.labels, predicted['chosen'])
 
-  def compare(self, names, labels, split, found, train):
-    """Scores the predictions; for classes, also each class alone."""
-    truth, chosen = split.labels, found['chosen']
+  def compare(self, names, labels, split, predicted, train):
+    truth, chosen = split.labels, predicted['chosen']
     scored = metrics.compare(names, truth, chosen, train.labels)
     if not labels:
       return scored
     return scored | metrics.describe_classes(labels, truth, chosen)
 
-  def write_split(self, folder, name, labels, split, found):
+  def write_split(self, folder, name, labels, split, predicted):
     """Writes SPLIT.tsv: id, label if known, prediction and probabilities."""
     known = [{'id': x} for x in split.list_ids()]
     if split.labels is not None:
       for row, x in zip(known, split.labels, strict=True):
         row['label'] = _name(labels, x)
     path = os.path.join(folder, f'{name}.tsv')
-    write(path, list_rows(labels, found), known)
+    write(path, list_rows(labels, predicted), known)
 
   def read_given(self, job):
     """Reads a table by the training data's columns, unless others are named."""
@@ -103,9 +100,9 @@ class RowTask(supervised.Supervised):
       rows.check_labelled('the file')
     return dataclasses.replace(rows, kept=kept)
 
-  def write_given(self, job, content, split, found):
+  def write_given(self, job, content, split, predicted):
     """Writes a row for each row of the input, after the columns to keep."""
-    rows = list_rows(job.model.head.labels, found)
+    rows = list_rows(job.model.head.labels, predicted)
     write(job.output, rows, content.kept)
     if count := split.encoded.truncated:
       length = job.model.head.max_length
@@ -140,7 +137,7 @@ def list_facts(rows: examples.Examples) -> dict[str, Any]:
 
 
 def list_rows(
-  labels: Sequence[str], found: dict[str, Any]
+  labels: Sequence[str], predicted: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
   """Yields {column: value} of each row's prediction, see `RowTask`.
 
@@ -148,13 +145,13 @@ def list_rows(
     labels: names of the classes; () for numbers, and for choices, which are
       named by number.
   """
-  likely = found.get('probabilities')
-  if 'logits' in found:
-    likely = encode.to_probabilities(found['logits'])
-  for i, chosen in enumerate(found['chosen']):
+  likely = predicted.get('probabilities')
+  if 'logits' in predicted:
+    likely = encode.to_probabilities(predicted['logits'])
+  for i, chosen in enumerate(predicted['chosen']):
     row = {'prediction': _name(labels, chosen)}
-    if 'probability' in found:
-      row['probability'] = _round(found['probability'][i])
+    if 'probability' in predicted:
+      row['probability'] = _round(predicted['probability'][i])
     if likely is not None:
       names = labels or map(str, range(len(likely[i])))
       numbers = map(_round, likely[i])
@@ -172,7 +169,6 @@ def _name(labels, chosen):
 
 
 def _round(value: float) -> float:
-  """Returns a number in 8 digits."""
   return float(table_files.format_number(value))
 
 

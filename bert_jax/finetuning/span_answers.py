@@ -56,9 +56,9 @@ def rank(
     [first + last[:, k : k + length] for k in range(widths)], -1
   )  # [B, S, widths]
   flat = sums.reshape(len(sums), -1)
-  best, found = jax.lax.top_k(flat, min(MOST, flat.shape[1]))  # [B, N]
-  firsts = (found // widths).astype(jnp.int32)
-  lasts = firsts + (found % widths).astype(jnp.int32)
+  best, places = jax.lax.top_k(flat, min(MOST, flat.shape[1]))  # [B, N]
+  firsts = (places // widths).astype(jnp.int32)
+  lasts = firsts + (places % widths).astype(jnp.int32)
   start = jnp.take_along_axis(first, firsts, axis=1)
   return {
     'firsts': firsts,
@@ -98,7 +98,7 @@ def list_candidates(
   # From tokens of the row to tokens of the passage.
   shift = (split.tokens - split.encoded.firsts)[:, None]
   firsts, lasts = ranked['firsts'] + shift, ranked['lasts'] + shift
-  found = []
+  candidates = []
   for question in range(split.count()):
     rows = slice(bounds[question], bounds[question + 1])
     scores = ranked['scores'][rows].reshape(-1, 2).astype(np.float64)
@@ -112,8 +112,8 @@ def list_candidates(
         break
     nulls = ranked['nulls'][rows].astype(np.float64)
     null = nulls[nulls.sum(-1).argmin()]
-    found.append(Candidates(list(kept), scores[list(kept.values())], null))
-  return found
+    candidates.append(Candidates(list(kept), scores[list(kept.values())], null))
+  return candidates
 
 
 class Answers(NamedTuple):
@@ -229,12 +229,12 @@ def compare_texts(answer: str, right: str) -> tuple[float, float]:
 
 def score(answers: Sequence[str], right: Sequence[Sequence[str]]) -> np.ndarray:
   """Returns exact match and F1, [Q, 2], by the most similar right answers."""
-  found = np.zeros((len(answers), 2))
-  for row, answer, known in zip(found, answers, right, strict=True):
+  scores = np.zeros((len(answers), 2))
+  for row, answer, known in zip(scores, answers, right, strict=True):
     # As the script of 2.0 does; the script of 1.1 keeps empty answers.
     known = [x for x in known if normalise(x)] or ['']
     row[:] = np.max([compare_texts(answer, x) for x in known], axis=0)
-  return found
+  return scores
 
 
 def find_threshold(

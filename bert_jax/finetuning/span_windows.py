@@ -59,9 +59,9 @@ class Questions(encode.Rows):
     batch = super().make_batch(rows, length, pad_id)
     return batch | {'starts': self.starts[rows]}
 
-  def keep(self, kept, rows, found, whole=False):
+  def keep(self, kept, rows, outputs, whole=False):
     """Keeps `span_answers.rank` of each row."""
-    return self.fill(kept, rows, found)
+    return self.fill(kept, rows, outputs)
 
   def get_text(self, question: int, first: int, last: int) -> str:
     """Returns the part of a question's passage from piece `first` to `last`."""
@@ -166,11 +166,11 @@ def split(size: int, room: int, stride: int) -> list[tuple[int, int]]:
   >>> split(10, 6, 3), split(6, 6, 3)
   ([(0, 6), (3, 9), (6, 10)], [(0, 6)])
   """
-  found = [(0, min(room, size))]
-  while found[-1][1] < size:
-    begin = found[-1][0] + min(room, stride)
-    found.append((begin, min(begin + room, size)))
-  return found
+  spans = [(0, min(room, size))]
+  while spans[-1][1] < size:
+    begin = spans[-1][0] + min(room, stride)
+    spans.append((begin, min(begin + room, size)))
+  return spans
 
 
 def find_best(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -228,10 +228,10 @@ def label(
   """
   first = encoded.firsts[:, None]
   wanted = spans[questions]
-  found = wanted - tokens[:, None] + first
+  positions = wanted - tokens[:, None] + first
   last = encoded.lengths[:, None] - 2  # before [SEP]
-  inside = (wanted >= 0) & (found >= first) & (found <= last)
-  return np.where(inside.all(1, keepdims=True), found, 0).astype(np.int32)
+  inside = (wanted >= 0) & (positions >= first) & (positions <= last)
+  return np.where(inside.all(1, keepdims=True), positions, 0).astype(np.int32)
 
 
 def find_spans(

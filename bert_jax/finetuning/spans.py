@@ -38,9 +38,9 @@ class Spans(supervised.Supervised):
   def read_file(self, source, split, path):
     return squad.read(path)
 
-  def list_labels(self, config, found):
+  def list_labels(self, config, read):
     """Returns two outputs; checks that answers are known and, in 1.1, exist."""
-    for split, content in found.items():
+    for split, content in read.items():
       unknown = [x.id for x in content.units if x.answers is None]
       if unknown and split != 'test':
         count = errors.count(len(unknown), 'question')
@@ -111,23 +111,20 @@ class Spans(supervised.Supervised):
     return {'cross_entropy': loss / 2, 'accuracy': hits}, ranked
 
   def list_sums(self, config, module):
-    """Returns sums of classes; the loss of guessing depends on the windows."""
     return supervised.SUMS, {}, None
 
   def decide(self, split, kept, settings, tune):
-    """Returns the answers, and the settings with their threshold."""
     answers = span_answers.choose(split, kept, settings, tune)
     return answers, settings._replace(threshold=answers.threshold)
 
   def list_metrics(self, labels, asked=None):
     return 'f1', 'exact_match'
 
-  def measure(self, names, labels, split, found):
-    return span_answers.summarise(found.scores)
+  def measure(self, names, labels, split, predicted):
+    return span_answers.summarise(predicted.scores)
 
-  def compare(self, names, labels, split, found, train):
-    """Scores answers; the constant is '' or, as of classes, the commonest one."""
-    unanswerable = found.threshold is not None
+  def compare(self, names, labels, split, predicted, train):
+    unanswerable = predicted.threshold is not None
     constants = {
       span_answers.predict_constant(x.answers, unanswerable)
       for x in (train, split)
@@ -136,20 +133,23 @@ class Spans(supervised.Supervised):
       span_answers.score([x] * split.count(), split.answers) for x in constants
     )
     best = max(scored, key=lambda x: x[:, 1].mean())  # by F1
-    return span_answers.compare(found.scores, best)
+    return span_answers.compare(predicted.scores, best)
 
-  def find_problem(self, scored, found):
+  def find_problem(self, scored, predicted):
     """Returns the problem if no score is finite, otherwise as other tasks."""
-    if not any(x.texts for x in found.candidates):
+    if not any(x.texts for x in predicted.candidates):
       return 'no answer has a finite score'
-    different = np.unique(found.texts, return_inverse=True)[1]
+    different = np.unique(predicted.texts, return_inverse=True)[1]
     return metrics.find_problem(scored, different)
 
-  def write_split(self, folder, name, labels, split, found):
+  def write_split(self, folder, name, labels, split, predicted):
     """Writes the three files of Google's run_squad.py."""
-    candidates, unanswerable = found.candidates, found.threshold is not None
+    candidates, unanswerable = (
+      predicted.candidates,
+      predicted.threshold is not None,
+    )
     best = [span_answers.list_best(x, unanswerable) for x in candidates]
-    written = {'predictions': found.texts, 'nbest_predictions': best}
+    written = {'predictions': predicted.texts, 'nbest_predictions': best}
     if unanswerable:
       written['null_odds'] = [x.odds for x in candidates]
     for kind, values in written.items():
@@ -166,12 +166,11 @@ class Spans(supervised.Supervised):
     return super().describe_constant(config, labels)
 
   def read_given(self, job):
-    """Reads questions; they are scored if the file has the right answers."""
     return squad.read(job.given)
 
-  def write_given(self, job, content, split, found):
+  def write_given(self, job, content, split, predicted):
     """Writes {id of a question: answer}, as the evaluation scripts read it."""
-    texts = dict(zip(split.ids, found.texts, strict=True))
+    texts = dict(zip(split.ids, predicted.texts, strict=True))
     files.write_file(job.output, lambda new: files.write_json(new, texts))
 
 

@@ -49,11 +49,12 @@ def take_model(
   begun keeps all that was filled in then, even if its source is gone.
   """
   c = config.copy_and_resolve_references()
-  if c.finetuning.features != fine_tuned.NO_FEATURES:
-    _freeze_model(c)
   if not claim.is_final(workdir):
     _check_fields(c)
     _fill_model(c)
+  if c.finetuning.features != fine_tuned.NO_FEATURES:
+    c.optimizer.freeze = _FROZEN
+  if not claim.is_final(workdir):
     return c
   given, own = flatten(c), {f'model.{name}' for name in transfer.OWN}
   free = {name for name, value in _UNDECIDED.items() if given[name] == value}
@@ -69,27 +70,23 @@ def take_model(
   return c
 
 
-def _freeze_model(c):
-  if c.optimizer.freeze:
-    raise errors.UserError(
-      f'finetuning.features={c.finetuning.features} freezes the model alone; '
-      'leave optimizer.freeze empty.'
-    )
-  c.optimizer.freeze = _FROZEN
-
-
 def _check_fields(c):
-  """Refuses fields that would have no effect."""
   if len(c.phases.steps) != 1:
     raise errors.UserError(
       f'phases have {len(c.phases.steps)} entries; fine-tuning has one.'
     )
-  bias = c.finetuning.head_bias
+  bias = c.finetuning.head_bias == 'labels' and c.task not in WITH_BIASES
+  frozen = c.finetuning.features != fine_tuned.NO_FEATURES
   for name, value, reason in (
     (
       'finetuning.head_bias',
-      c.task not in WITH_BIASES and bias == 'labels' and bias,
+      bias and 'labels',
       'only heads for classes, tags and numbers have such biases',
+    ),
+    (
+      'optimizer.freeze',
+      frozen and c.optimizer.freeze,
+      'finetuning.features freezes the whole model',
     ),
     ('data.dir', c.data.dir, 'the data of fine-tuning is in its --workdir'),
     ('data.vocab', c.init_from and c.data.vocab, 'init_from brings its own'),
@@ -105,27 +102,23 @@ def read_models(config: config_dict.ConfigDict) -> list[source.Source]:
   """Reads the models that a run starts from: one, or two that are joined."""
   paths = fine_tuned.list_sources(config)
   models = [source.read(path) for path in paths]
-  if len(models) > 1:
-    _check_joined(paths, models)
+  for path, model in zip(paths[1:], models[1:], strict=True):
+    theirs, ours = model.config, frozen_features.turn(models[0].config)
+    wrong = [
+      f'{x} is {getattr(theirs, x)}, not {getattr(ours, x)}'
+      for x in _JOINED
+      if getattr(theirs, x) != getattr(ours, x)
+    ]
+    if model.tokenizer != models[0].tokenizer:
+      wrong.append('it has another vocabulary')
+    if len(models) > 2:
+      wrong.append('there is a third model')
+    if wrong:
+      raise errors.UserError(
+        f'the features of {path} cannot be joined to those of {paths[0]}: '
+        f'{"; ".join(wrong)}.'
+      )
   return models
-
-
-def _check_joined(paths, models):
-  (first, second), expected = models[:2], frozen_features.turn(models[0].config)
-  wrong = [
-    f'{x} is {getattr(second.config, x)}, not {getattr(expected, x)}'
-    for x in _JOINED
-    if getattr(second.config, x) != getattr(expected, x)
-  ]
-  if second.tokenizer != first.tokenizer:
-    wrong.append('it has another vocabulary')
-  if len(models) > 2:
-    wrong.append('there is a third model')
-  if wrong:
-    raise errors.UserError(
-      f'the features of {paths[1]} cannot be joined to those of {paths[0]}: '
-      f'{"; ".join(wrong)}.'
-    )
 
 
 def read_tokenizer(
@@ -147,8 +140,8 @@ def _is_gpt(c) -> bool:
 def _read_own_tokenizer(c):
   if not c.data.vocab:
     raise errors.UserError(
-      'init_from is empty; name a trained model, or, for a model with random '
-      'weights, give data.vocab=VOCAB.txt and a size (:size=tiny).'
+      'init_from is empty; name a trained model, or, for random weights, give '
+      'data.vocab=VOCAB.txt and a size (:size=tiny).'
     )
   vocab, lowercase = read_vocab(c.data.vocab), c.data.lowercase
   asked = accents.read_choice(c.data.strip_accents, lowercase)
@@ -186,12 +179,7 @@ def _check_layers(c):
       f'finetuning.features={kind} needs init_from: the model, or MODEL,MODEL'
       ', that computes them.'
     )
-  least = -(frozen_features.LAYERS[kind].start or 0)
-  if layers < least:
-    raise errors.UserError(
-      f'finetuning.features={kind} needs {least} layers, init_from has '
-      f'{layers}; use last or weighted_sum_all.'
-    )
+  frozen_features.check_layers('finetuning.features', kind, layers)
 
 
 def make_start(

@@ -87,8 +87,8 @@ class Supervised(abc.ABC):
     Rows have at most max(config.phases.seq_length) tokens.
     """
     source = splits.get_source(config)
-    found = splits.read(source, functools.partial(self.read_file, source))
-    labels = self.list_labels(config, found)
+    read = splits.read(source, functools.partial(self.read_file, source))
+    labels = self.list_labels(config, read)
     self.list_metrics(labels, config.finetuning)  # checks those asked for
     how = encode.How(
       tokenizer,
@@ -96,8 +96,8 @@ class Supervised(abc.ABC):
       config.finetuning.form,
       fine_tuned.get_settings(config),
     )
-    rows, facts, repeated = {}, {}, splits.find_repeated(found)
-    for split, content in found.items():
+    rows, facts, repeated = {}, {}, splits.find_repeated(read)
+    for split, content in read.items():
       rows[split], more = self.encode(how, content, labels, split)
       warnings = more.pop('warnings', {})
       ids, texts = rows[split].encoded.ids, list_texts(content)
@@ -131,7 +131,7 @@ class Supervised(abc.ABC):
 
   @abc.abstractmethod
   def list_labels(
-    self, config: config_dict.ConfigDict, found: dict[str, splits.Content]
+    self, config: config_dict.ConfigDict, read: dict[str, splits.Content]
   ) -> Sequence[str]:
     """Returns the names of the outputs; checks that labels are known."""
 
@@ -160,11 +160,11 @@ class Supervised(abc.ABC):
     for name, x in manifest['splits'].items():
       parts = list(x['counts'])
       if labels := x.get('labels'):
-        shown = [f'{label} ({n:,})' for label, n in labels.items()]
-        found = errors.listing(shown, most=10)
+        counts = [f'{label} ({n:,})' for label, n in labels.items()]
+        shown = errors.listing(counts, most=10)
         if not manifest['labels']:
-          found = 'from {min:,} to {max:,}'.format(**labels)
-        parts.append(f'labels {found}')
+          shown = 'from {min:,} to {max:,}'.format(**labels)
+        parts.append(f'labels {shown}')
       parts.append(f'longest {x["longest"]} tokens')
       if x['truncated']:
         parts.append(f'{x["truncated"]:,} truncated')
@@ -195,7 +195,7 @@ class Supervised(abc.ABC):
     rows: int,
   ) -> dict[str, jax.ShapeDtypeStruct]:
     """Returns the shapes of the arrays of a batch."""
-    return fine_tuned.list_inputs(module, rows, phase.seq_length) | {
+    return fine_tuned.list_inputs(rows, phase.seq_length) | {
       'labels': jax.ShapeDtypeStruct((rows,), jnp.int32),
       'label_weights': jax.ShapeDtypeStruct((rows,), jnp.float32),
     }
@@ -236,16 +236,8 @@ class Supervised(abc.ABC):
     """
     if not count:
       return np.array([np.mean(rows.labels)], np.float32)
-    found = np.bincount(rows.labels, minlength=count) + 1
-    return np.log(found / found.sum()).astype(np.float32)
-
-  def describe_batch(self, batch: task.Batch) -> list[str]:
-    """Describes the first batch, as lines to print."""
-    mask, rows = batch['input_mask'], len(batch['input_mask'])
-    return [
-      f'first batch: {rows} rows of {mask.sum() / rows:.1f} tokens, '
-      f'{1 - mask.sum() / mask.size:.1%} padding'
-    ]
+    counts = np.bincount(rows.labels, minlength=count) + 1
+    return np.log(counts / counts.sum()).astype(np.float32)
 
   # From predictions to scores.
 
@@ -269,7 +261,11 @@ class Supervised(abc.ABC):
 
   @abc.abstractmethod
   def measure(
-    self, names: Sequence[str], labels: Sequence[str], split: Any, found: Any
+    self,
+    names: Sequence[str],
+    labels: Sequence[str],
+    split: Any,
+    predicted: Any,
   ) -> dict[str, float]:
     """Returns {metric: value} of the predictions for a labelled split."""
 
@@ -279,7 +275,7 @@ class Supervised(abc.ABC):
     names: Sequence[str],
     labels: Sequence[str],
     split: Any,
-    found: Any,
+    predicted: Any,
     train: Any,
   ) -> dict[str, Any]:
     """Scores the predictions for a labelled split, compared with a constant.
@@ -291,20 +287,29 @@ class Supervised(abc.ABC):
       As `metrics.compare`, and more, such as scores of single classes.
     """
 
-  def find_problem(self, scored: dict[str, Any], found: Any) -> str | None:
+  def find_problem(self, scored: dict[str, Any], predicted: Any) -> str | None:
     """Returns why predictions show that nothing was learnt, if they do."""
-    return metrics.find_problem(scored, found['chosen'])
+    return metrics.find_problem(scored, predicted['chosen'])
 
   # From predictions to files.
 
   @abc.abstractmethod
   def write_split(
-    self, folder: str, name: str, labels: Sequence[str], split: Any, found: Any
+    self,
+    folder: str,
+    name: str,
+    labels: Sequence[str],
+    split: Any,
+    predicted: Any,
   ):
     """Writes the predictions for a split of a run into `predictions`."""
 
   def write_more(
-    self, config: config_dict.ConfigDict, workdir: str, data: Data, found: dict
+    self,
+    config: config_dict.ConfigDict,
+    workdir: str,
+    data: Data,
+    predicted: dict,
   ) -> list[tuple[str, str]]:
     """Writes further files of a run; returns (name, meaning) of each."""
     return []
@@ -347,7 +352,7 @@ class Supervised(abc.ABC):
 
   @abc.abstractmethod
   def write_given(
-    self, job: Any, content: splits.Content, split: Any, found: Any
+    self, job: Any, content: splits.Content, split: Any, predicted: Any
   ):
     """Writes the predictions for a job's file."""
 
@@ -376,7 +381,7 @@ def make_objective(
 
   def count(batch):
     counts = dict.fromkeys(sums, jnp.sum(batch['label_weights']))
-    return counts | {name: found(batch) for name, found in more.items()}
+    return counts | {name: f(batch) for name, f in more.items()}
 
   return task.Objective(
     init=init,

@@ -39,7 +39,6 @@ class Words(encode.Rows):
     return len(self.words)
 
   def find_words(self, row: int) -> slice:
-    """Returns which of the words a row tags."""
     return slice(self.word_ends[row - 1] if row else 0, self.word_ends[row])
 
   def make_batch(self, rows, length, pad_id):
@@ -54,10 +53,10 @@ class Words(encode.Rows):
     inputs = self.make_inputs(rows, length, pad_id)
     return inputs | {'labels': labels, 'label_weights': weights}
 
-  def keep(self, kept, rows, found, whole=False):
+  def keep(self, kept, rows, outputs, whole=False):
     """Keeps the tags of the words of rows, in an array of all, int32 [W]."""
     kept = np.zeros(len(self.words), np.int32) if kept is None else kept
-    for row, tags in zip(rows, found['tags'][: len(rows)], strict=True):
+    for row, tags in zip(rows, outputs['tags'][: len(rows)], strict=True):
       words = self.find_words(row)
       kept[words] = tags[self.positions[words]]
     return kept
@@ -74,14 +73,13 @@ class Tags(supervised.Supervised):
   outputs = splits.WORDS
 
   def read_file(self, source, split, path):
-    """Reads a CoNLL file; a test file may lack the tags."""
     word = conll.parse_column('data.text', source.text)
     tag = conll.parse_column('data.label', source.label)
     return conll.read(path, word, tag, None if split == 'test' else True)
 
-  def list_labels(self, config, found):
+  def list_labels(self, config, read):
     """Returns O, and B and I of the kinds of the training words; or all tags."""
-    tags = {tag for x in found['train'].units for tag in x.tags}
+    tags = {tag for x in read['train'].units for tag in x.tags}
     if schemes.parse(tags) is None:
       return tuple(sorted(tags))
     kinds = sorted({tag[1:] for tag in tags - {'O'}})
@@ -111,12 +109,11 @@ class Tags(supervised.Supervised):
     }
 
   def list_columns(self, config):
-    """Returns the number of the words' column; () is the first column."""
     return (config.data.text,) if config.data.text else ()
 
   def list_shapes(self, config, module, phase, rows):
     shape = rows, phase.seq_length  # [B, S]
-    return fine_tuned.list_inputs(module, *shape) | {
+    return fine_tuned.list_inputs(*shape) | {
       'labels': jax.ShapeDtypeStruct(shape, jnp.int32),
       'label_weights': jax.ShapeDtypeStruct(shape, jnp.float32),
     }
@@ -128,31 +125,29 @@ class Tags(supervised.Supervised):
     return supervised.sum_classes(logits, batch), {'tags': tags}
 
   def list_metrics(self, labels, asked=None):
-    """Returns the metrics of entities or, without a scheme, of words."""
     plain = schemes.parse(set(labels)) is None
     return ('accuracy', 'macro_f1') if plain else ('f1', 'precision', 'recall')
 
-  def measure(self, names, labels, split, found):
+  def measure(self, names, labels, split, predicted):
     if 'accuracy' in names:
-      return metrics.score(names, split.labels, found)
-    return score_entities(sum(_count(split, labels, found).values()))
+      return metrics.score(names, split.labels, predicted)
+    return score_entities(sum(_count(split, labels, predicted).values()))
 
-  def compare(self, names, labels, split, found, train):
-    """Scores entities, all and, as `kinds`, each kind alone; or words."""
+  def compare(self, names, labels, split, predicted, train):
     if 'accuracy' in names:
-      scored = metrics.compare(names, split.labels, found, train.labels)
-      return scored | metrics.describe_classes(labels, split.labels, found)
-    counts = _count(split, labels, found)
+      scored = metrics.compare(names, split.labels, predicted, train.labels)
+      return scored | metrics.describe_classes(labels, split.labels, predicted)
+    counts = _count(split, labels, predicted)
     kinds = {kind: score_entities(x) for kind, x in counts.items()}
     macro = float(np.mean([x['f1'] for x in kinds.values()]))
     more = {'kinds': kinds, 'macro_f1': macro}
     return compare_entities(sum(counts.values())) | more
 
-  def find_problem(self, scored, found):
+  def find_problem(self, scored, predicted):
     """Returns the problem if no entity was found, otherwise as other tasks."""
     if scored['metrics'].get('f1') == 0:
       return 'no entity was found'
-    return metrics.find_problem(scored, found)
+    return metrics.find_problem(scored, predicted)
 
   def describe_scores(self, named):
     """Returns the scores, and a line for each kind of entity."""
@@ -165,10 +160,10 @@ class Tags(supervised.Supervised):
         lines.append(f'  {split} {kind or "entities"}: {", ".join(shown)}')
     return lines
 
-  def write_split(self, folder, name, labels, split, found):
+  def write_split(self, folder, name, labels, split, predicted):
     """Writes SPLIT.conll: word, tag if known, predicted tag; blank lines."""
     columns = [split.words]
-    for tags in (split.labels, found):
+    for tags in (split.labels, predicted):
       if tags is not None:
         columns.append([labels[i] for i in tags])
     ends = set(split.sentence_ends.tolist())
@@ -184,7 +179,6 @@ class Tags(supervised.Supervised):
     return said
 
   def read_given(self, job):
-    """Reads a CoNLL file; the flags give the columns' numbers."""
     head, column = job.model.head, job.columns[0]
     if column is None:
       column = head.columns[0] if head.columns else ''
@@ -195,9 +189,9 @@ class Tags(supervised.Supervised):
       print(f'{job.given}: {", ".join(content.notes)}')
     return content
 
-  def write_given(self, job, content, split, found):
+  def write_given(self, job, content, split, predicted):
     """Writes the lines of the input, each word as `word<tab>tag`."""
-    tags = [job.model.head.labels[i] for i in found]
+    tags = [job.model.head.labels[i] for i in predicted]
     text = '\n'.join(content.list_tagged(tags))
     files.write_file(job.output, lambda new: files.write_text(new, text))
 
@@ -276,12 +270,11 @@ def number_tags(
   for sentence in content.units:
     for line, tag in zip(sentence.lines, sentence.tags, strict=True):
       if tag not in index:
-        raise errors.at_line(
-          content.path,
-          line,
-          f'has the tag {tag!r}, which no training word has; known are '
-          f'{errors.listing(list(labels))}. Correct the tag, or train on it, too.',
+        problem = f'has the tag {tag!r}, which no training word has'
+        advice = (
+          f'known are {errors.listing(labels)}. Correct it, or train on it.'
         )
+        raise errors.at_line(content.path, line, f'{problem}; {advice}')
       numbers.append(index[tag])
   return np.array(numbers, np.int32)
 
@@ -310,14 +303,14 @@ def find_entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
   >>> sorted(find_entities(['B-PER', 'I-PER', 'I-LOC', 'O', 'I-LOC', 'B-LOC']))
   [(0, 2, 'PER'), (2, 3, 'LOC'), (4, 5, 'LOC'), (5, 6, 'LOC')]
   """
-  found, first, inside = set(), 0, ''
+  entities, first, inside = set(), 0, ''
   for i, tag in enumerate([*schemes.to_bio(tags), 'O']):
     if inside and tag[0] != 'I':
-      found.add((first, i, inside))
+      entities.add((first, i, inside))
       inside = ''
     if tag[0] == 'B':
       first, inside = i, tag[2:] or '_'  # as in seqeval
-  return found
+  return entities
 
 
 def count_entities(
@@ -341,9 +334,7 @@ def count_entities(
 
 
 def score_entities(counts: np.ndarray) -> dict[str, float]:
-  """Returns precision, recall and F1 of counts [N, 3], of all kinds or one."""
-  found = _divide(counts.sum(0))
-  return {name: float(value) for name, value in found.items()}
+  return {name: float(x) for name, x in _divide(counts.sum(0)).items()}
 
 
 def compare_entities(counts: np.ndarray) -> dict[str, Any]:
@@ -359,9 +350,9 @@ def compare_entities(counts: np.ndarray) -> dict[str, Any]:
 
 def _divide(sums):
   """Returns the scores [...] of sums of counts [..., 3]; 0 of nothing is 0."""
-  found, given, there = np.moveaxis(sums, -1, 0)
+  hits, given, there = np.moveaxis(sums, -1, 0)
   return {
-    'f1': 2 * found / np.maximum(given + there, 1),
-    'precision': found / np.maximum(given, 1),
-    'recall': found / np.maximum(there, 1),
+    'f1': 2 * hits / np.maximum(given + there, 1),
+    'precision': hits / np.maximum(given, 1),
+    'recall': hits / np.maximum(there, 1),
   }

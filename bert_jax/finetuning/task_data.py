@@ -11,7 +11,7 @@ from ml_collections import config_dict
 import bert_jax
 from bert_jax import errors
 from bert_jax.data import manifest_file
-from bert_jax.finetuning import completion, starting, supervised
+from bert_jax.finetuning import starting, supervised
 from bert_jax.interop import vocabulary
 from bert_jax.parallel import distributed
 from bert_jax.runtime import storage
@@ -84,7 +84,7 @@ def list_facts(
     'data': {'recipe': _get_recipe(data), 'splits': splits},
     'labels': data.labels,
     'columns': columns,
-    'max_length': completion.find_max_length(config),
+    'max_length': config.finetuning.max_length,
     'vocab_sha256': vocabulary.compute_sha256(data.tokenizer),
   }
   return json.loads(json.dumps(facts))  # as a checkpoint has them

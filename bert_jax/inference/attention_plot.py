@@ -1,7 +1,6 @@
 """Plots the attention of a sentence."""
 
 import math
-import warnings
 
 import numpy as np
 
@@ -46,18 +45,10 @@ def draw(
   matplotlib = drawing.import_matplotlib()
   there = {font.name for font in matplotlib.font_manager.fontManager.ttflist}
   fonts = [name for name in _FONTS if name in there]  # searched for each letter
-  with (
-    matplotlib.rc_context({'font.family': fonts, 'font.size': 8}),
-    warnings.catch_warnings(record=True, action='always') as warned,
-  ):
+  with matplotlib.rc_context({'font.family': fonts, 'font.size': 8}):
     figure = make_figure(tokens, attention, layer, head)
     files.write_file(
       path, lambda new: figure.savefig(new, format='png', dpi=110)
-    )
-  if any('missing from font' in str(w.message) for w in warned):
-    print(
-      'no font here has all letters of it; install one, such as Noto '
-      'Sans or, for Chinese, Japanese and Korean, Noto Sans CJK'
     )
 
 
@@ -89,7 +80,12 @@ def make_figure(
   for place, (axis, i) in enumerate(zip(axes, chosen, strict=True)):
     image = axis.imshow(maps[i], 'Blues', vmin=0, vmax=maps[[*chosen]].max())
     axis.set_title(f'layer {layer}, head {i}')
-    _name_tokens(axis, tokens)
+    axis.set_xticks(range(len(tokens)), tokens, rotation=90)
+    axis.set_yticks(range(len(tokens)), tokens)
+    for side in (axis.xaxis, axis.yaxis):  # lines between the cells
+      side.set_ticks(np.arange(len(tokens) - 1) + 0.5, minor=True)
+    axis.grid(which='minor', color='0.93', linewidth=0.5)
+    axis.tick_params(which='both', length=0)
     axis.tick_params(labelbottom=place + columns >= len(chosen))
   for axis in grid.flat[len(chosen) :]:
     axis.remove()
@@ -97,14 +93,3 @@ def make_figure(
   figure.supylabel('from', fontsize=10)
   figure.colorbar(image, ax=[*axes], label='probability', fraction=0.05)
   return figure
-
-
-def _name_tokens(axis, tokens):
-  """Labels a map's axes with the tokens, and draws lines between its cells."""
-  axis.set_xticks(range(len(tokens)), tokens, rotation=90)
-  axis.set_yticks(range(len(tokens)), tokens)
-  edges = np.arange(len(tokens) - 1) + 0.5
-  axis.set_xticks(edges, minor=True)
-  axis.set_yticks(edges, minor=True)
-  axis.grid(which='minor', color='0.93', linewidth=0.5)
-  axis.tick_params(which='both', length=0)

@@ -41,11 +41,7 @@ def fill(
       f'no [MASK] in {sentence!r}; write [MASK], in capitals, in place of the '
       'word to guess.'
     )
-  if len(ids) > config.max_positions:
-    raise errors.UserError(
-      f'the sentence has {len(ids)} tokens with [CLS] and [SEP], the model '
-      f'takes {config.max_positions}; shorten it.'
-    )
+  padding.check_length('the sentence', len(ids), config.max_positions)
   length = padding.round_up(len(ids), _LENGTH_STEP, config.max_positions)
   encoded = padding.chain(tokenizer, [ids], [len(ids)])
   batch = encoded.make_batch(np.array([0]), length, tokenizer.pad_id)

@@ -37,11 +37,15 @@ def make_module(
     return frozen_features.FeatureClassifier(
       *common, units, c.features, two, tokens
     )
-  if tokens:
-    return classifier.Tagger(*common, units)
-  if c.form == 'gpt':
+  return _choose(c.form, tokens, common, units)
+
+
+def _choose(form, tokens, common, units):
+  if form == 'gpt':
     return classifier.GptClassifier(*common)
-  return classifier.Classifier(*common, units)
+  return (classifier.Tagger if tokens else classifier.Classifier)(
+    *common, units
+  )
 
 
 def list_new_layers(config: config_dict.ConfigDict) -> str:
@@ -61,7 +65,7 @@ def list_new_layers(config: config_dict.ConfigDict) -> str:
   return rf'^(encoder/layer_({numbers})|pooler)/'
 
 
-def list_inputs(module: nn.Module, rows: int, length: int) -> dict:
+def list_inputs(rows: int, length: int) -> dict:
   """Returns {name: jax.ShapeDtypeStruct} of a model's inputs."""
   tokens = jax.ShapeDtypeStruct((rows, length), jnp.int32)  # [B, S]
   return dict.fromkeys(('input_ids', 'input_mask', 'segment_ids'), tokens)
@@ -72,10 +76,7 @@ def make_head_module(
 ) -> nn.Module:
   """Returns the model that computes a trained head's outputs."""
   common = bert, len(head.bias), 0.0
-  if head.form == 'gpt':
-    return classifier.GptClassifier(*common)
-  made = classifier.Tagger if head.reads_tokens else classifier.Classifier
-  return made(*common, head.lstm_units)
+  return _choose(head.form, head.reads_tokens, common, head.lstm_units)
 
 
 def name_task(config: config_dict.ConfigDict) -> str:

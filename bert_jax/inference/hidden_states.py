@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import errors
 from bert_jax.inference import padding
 from bert_jax.model import bert_config, frozen_features, heads, precision
 from bert_jax.tokenization.tokenizer import Tokenizer
@@ -53,18 +52,7 @@ def extract(
       normalised sum that enters the first layer. With norm='pre', the last
       layer's hidden states are taken after the final LayerNorm.
   """
-  if layers not in LAYERS:
-    raise errors.UserError(
-      f'layers={layers!r} is not one of {", ".join(LAYERS)}.'
-    )
-  least = -(frozen_features.LAYERS[layers].start or 0)
-  if config.num_layers < least:
-    raise errors.UserError(
-      f'layers={layers} needs {least} layers, the model has '
-      f'{config.num_layers}; use last or all.'
-    )
-  if batch_size < 1:
-    raise errors.UserError(f'batch_size={batch_size} must be at least 1.')
+  frozen_features.check_layers('layers', layers, config.num_layers)
   rows = [_encode(config, tokenizer, i, text) for i, text in enumerate(texts)]
   config = dataclasses.replace(config, dtype='float32')
   encoded = padding.chain(
@@ -93,11 +81,8 @@ def extract(
 
 def _encode(config, tokenizer, i, text):
   row = tokenizer.encode(*((text,) if isinstance(text, str) else text))
-  if len(row['input_ids']) > config.max_positions:
-    raise errors.UserError(
-      f'sentence {i + 1} has {len(row["input_ids"])} tokens with [CLS] and '
-      f'[SEP], the model takes {config.max_positions}; split it or shorten it.'
-    )
+  count = len(row['input_ids'])
+  padding.check_length(f'sentence {i + 1}', count, config.max_positions)
   return row
 
 

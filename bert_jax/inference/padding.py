@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_jax import errors
 from bert_jax.tokenization.tokenizer import Tokenizer
 
 
@@ -65,6 +66,15 @@ def chain(
 def round_up(tokens: int, step: int, most: int) -> int:
   """Returns a length that is a multiple of `step`, or `most`, for few shapes."""
   return min(-(-tokens // step) * step, most)
+
+
+def check_length(what: str, tokens: int, most: int):
+  """Raises errors.UserError for a text that is too long for a model."""
+  if tokens > most:
+    raise errors.UserError(
+      f'{what} has {tokens} tokens with [CLS] and [SEP], the model takes {most}; '
+      'shorten it.'
+    )
 
 
 def batch_by_length(

@@ -46,7 +46,6 @@ def detect_kind(path: str) -> str:
 
 
 def _hint_at_hub(path) -> str:
-  """Returns what to do if a path that does not exist is a name on the hub."""
   owner, _, name = path.rpartition('/')
   if not _HUB_NAME.fullmatch(path) or os.path.isdir(owner):
     return ''
@@ -81,14 +80,14 @@ def read(path: str, step: int | None = None) -> Source:
     )
   step = named if step is None else step
   with _fetch(path) as here:
-    found = detect_kind(here)
-    if found != 'run':
+    kind = detect_kind(here)
+    if kind != 'run':
       if step is not None:
         raise errors.UserError(
           f'{path} is not the directory of a run, so step={step} means '
           'nothing; leave it out.'
         )
-      model = _READ[found](here)._replace(origin=path)
+      model = _READ[kind](here)._replace(origin=path)
       _warn_of_added_words(path, tuple(model.report.left_over))
       return model
   # Imported here: Orbax takes half a second, and other formats do not need it.

@@ -45,10 +45,6 @@ def transfer(
   Returns:
     (params, facts): nested dict of float32 arrays; and a JSON object that names
     the source and the parameters that are new, which are printed, too.
-
-  Raises:
-    ValueError: if any other parameter's shape differs from ours, or a layer's
-      parameter is missing.
   """
   theirs = param_names.flatten(model.params)
   ours = param_names.flatten(new)
@@ -117,11 +113,9 @@ def warn_of_long_rows(
 
 
 def check_segments(model: source.Source, path: str):
-  """Raises errors.UserError unless a model has two segment embeddings."""
-  found = model.config.type_vocab_size
-  if found != 2:
+  if (count := model.config.type_vocab_size) != 2:
     raise errors.UserError(
-      f'init_from={path} has {found} segment embeddings (type_vocab_size); only '
+      f'init_from={path} has {count} segment embeddings (type_vocab_size); only '
       'models with 2 can be trained.'
     )
 
@@ -149,22 +143,22 @@ def _merge(name, ours, theirs, words: int):
 
 def _changes(ours, theirs, words: int, size: int) -> list[str]:
   """Describes parts of the source that are not used, and parts that are new."""
-  found = []
+  changes = []
   if size > words:
-    found.append(
+    changes.append(
       f'words {words:,} to {size - 1:,}: new embeddings and output biases'
     )
   had, has = len(theirs[_POSITIONS]), len(ours[_POSITIONS])
   if has > had:
-    found.append(f'positions {had:,} to {has - 1:,}: new embeddings')
+    changes.append(f'positions {had:,} to {has - 1:,}: new embeddings')
   if has < had:
-    found.append(f'positions {has:,} to {had - 1:,}: left out')
+    changes.append(f'positions {has:,} to {had - 1:,}: left out')
   there, here = (
     {name.split('/')[0] for name in tree} for tree in (theirs, ours)
   )
   for head in _HEADS:
     if head in here - there:
-      found.append(f'{head}: new, the source has none')
+      changes.append(f'{head}: new, the source has none')
     if head in there - here:
-      found.append(f'{head}: left out')
-  return found
+      changes.append(f'{head}: left out')
+  return changes

@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax import errors
 from bert_jax.model import bert_config, classifier, encoder
 
 # {name: which of the L + 1 hidden states, the embeddings first}; most of table 7.
@@ -19,6 +20,15 @@ LAYERS = {
   'weighted_sum_all': slice(1, None),
   'all': slice(None),
 }
+
+
+def check_layers(field: str, name: str, layers: int):
+  """Raises errors.UserError if a model has too few layers for one of `LAYERS`."""
+  least = -(LAYERS[name].start or 0)
+  if layers < least:
+    raise errors.UserError(
+      f'{field}={name} needs {least} layers, the model has {layers}; use last.'
+    )
 
 
 class Mix(nn.Module):

@@ -125,7 +125,7 @@ def test_each_choice_is_a_pair_with_its_row(tmp_path):
   'row, message',
   [
     *(
-      (make_row(['a', 'b', 'c'], x), 'not the number of a choice, from 0 to')
+      (make_row(['a', 'b', 'c'], x), 'is not learnt .* are 0, 1, 2. Corr')
       for x in (3, 'b', -2, 1.5)
     ),
     (make_row(['a', 'b']), 'train has 3, dev has 2; fill'),

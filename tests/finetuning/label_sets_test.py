@@ -51,7 +51,7 @@ def test_what_is_written_is_read(tmp_path):
   'train, dev, message',
   [
     ([('cat', [])], [('cat', [])], 'no training row with a label; is it in data'),
-    ([('cat', ['a'])], [('cat', ['b'])], "label 'b', which no training row has"),
+    ([('cat', ['a'])], [('cat', ['b'])], "label 'b', which is not learnt"),
     ([('cat', ['a']), ('a', None)], [('cat', [])], '1 row of train without a l'),
   ],
 )  # fmt: skip

@@ -124,7 +124,7 @@ def test_scores_that_cannot_be_written_are_one_line(tmp_path):
   [
     ({'label': 'stars'}, "no column 'stars'; .* by --label="),
     ({'label': 'id'}, 'without a label, the first in line 4'),
-    ({'label': 'text'}, "has the label 'the cat', which no training row has"),
+    ({'label': 'text'}, "has the label 'the cat', which is not learnt"),
     ({'keep': ['name']}, "'name' is not a column .* has id, text, label"),
     ({'keep': ['prediction']}, "'prediction' is written"),
     ({'content': 'w\na\n'}, "no column 'text'; it has w; .* by --text="),

@@ -45,7 +45,7 @@ def test_the_config_names_the_model(task, changes, kind, expected):
   if kind is frozen_features.FeatureClassifier:
     assert 'beside/encoder/layer_1/mlp_in/kernel' in names
     assert names['bilstm/forward_0/ii/kernel'] == (2 * 8, 6)
-  inputs = fine_tuned.list_inputs(module, 3, 7)
+  inputs = fine_tuned.list_inputs(3, 7)
   assert inputs['input_ids'].shape == (3, 7)
 
 

@@ -192,7 +192,6 @@ def _split(line: str) -> tuple[str, ...]:
 
 
 def _are_numbered(blocks) -> bool:
-  """Returns whether the first column numbers the words of each sentence."""
   for _, block in blocks:
     firsts = [x[1] for x in block if not _NO_WORD.fullmatch(x[1])]
     begin = int(firsts[0]) if firsts and _NUMBER.fullmatch(firsts[0]) else 0
@@ -238,7 +237,6 @@ def _take(path, rows, top, index, blank=True) -> list[str]:
 
 
 def _refuse_sentences(path, words):
-  """Raises errors.UserError if most words look like sentences."""
   words = words[:1000]  # enough to tell
   long = [x for x in words if _SENTENCE.search(x)]
   if 2 * len(long) > len(words):

@@ -67,7 +67,6 @@ class Examples(splits.Content):
     return None if single else [x.pair for x in self.units]
 
   def list_labels(self, source):
-    """Returns the labels, in regression as numbers."""
     if source.regression and all(x.label for x in self.units):
       return [_number(self.path, x) for x in self.units]
     return [x.label for x in self.units]
@@ -76,13 +75,11 @@ class Examples(splits.Content):
     return [(x.line, (x.text, x.pair)) for x in self.units]
 
   def list_empty(self) -> list[int]:
-    """Returns the line numbers of rows without any text."""
     return [
       x.line for x in self.units if not (x.text + ''.join(x.pair or '')).strip()
     ]
 
   def check_labelled(self, split: str):
-    """Raises errors.UserError if a row has no label."""
     missing = [x.line for x in self.units if x.label == '']
     if missing:
       count = errors.count(len(missing), 'row')
@@ -170,9 +167,8 @@ def get_text(table: table_files.Table, line: int, row: dict, name: str) -> str:
   value = row.get(name)
   if not isinstance(value, str):
     got = 'nothing' if value is None else f'a {type(value).__name__}'
-    raise errors.at_line(
-      table.path, line, f'has in {name!r} {got}, not a text; correct that line.'
-    )
+    problem = f'has in {name!r} {got}, not a text; correct that line.'
+    raise errors.at_line(table.path, line, problem)
   return value
 
 
@@ -188,12 +184,12 @@ def _read_ids(table) -> list[str]:
     return [str(i) for i in range(len(table.rows))]
   lines: dict[str, int] = {}
   for line, row in table.rows:
-    found = str(row.get(name)).strip()
-    first = lines.setdefault(found, line)
+    name_ = str(row.get(name)).strip()
+    first = lines.setdefault(name_, line)
     if first != line:
       raise errors.UserError(
         f'{table.path}: lines {first} and {line} have the same {name} '
-        f'{found!r}; each row needs its own.'
+        f'{name_!r}; each row needs its own.'
       )
   return list(lines)
 
@@ -202,16 +198,13 @@ def list_classes(rows: Examples) -> tuple[str, ...]:
   """Returns the labels of rows, each once, sorted; whole numbers by value."""
   for x in rows.units:
     if not table_files.fits_tsv(x.label):
-      raise errors.at_line(
-        rows.path,
-        x.line,
-        f'has the label {x.label!r}; give it a name without a tab or line feed.',
-      )
-  found = sorted({x.label for x in rows.units})
+      problem = f'has the label {x.label!r}; give one without tab or line feed.'
+      raise errors.at_line(rows.path, x.line, problem)
+  names = sorted({x.label for x in rows.units})
   try:
-    return tuple(sorted(found, key=int))
+    return tuple(sorted(names, key=int))
   except ValueError:
-    return tuple(found)
+    return tuple(names)
 
 
 def number_labels(rows: Examples, labels: Sequence[str]) -> np.ndarray:
@@ -221,13 +214,10 @@ def number_labels(rows: Examples, labels: Sequence[str]) -> np.ndarray:
   index = {label: i for i, label in enumerate(labels)}
   unknown = [x for x in rows.units if x.label not in index]
   if unknown:
-    raise errors.at_line(
-      rows.path,
-      unknown[0].line,
-      f'has the label {unknown[0].label!r}, which no training row has '
-      f'({errors.count(len(unknown), "such row")}); known are '
-      f'{errors.listing(list(labels))}. Correct the label, or train on it, too.',
-    )
+    first, count = unknown[0], errors.count(len(unknown), 'such row')
+    problem = f'has the label {first.label!r}, which is not learnt ({count})'
+    advice = f'known are {errors.listing(labels)}. Correct it, or train on it.'
+    raise errors.at_line(rows.path, first.line, f'{problem}; {advice}')
   return np.array([index[x.label] for x in rows.units], np.int32)
 
 
@@ -237,10 +227,7 @@ def _number(path: str, row: Example) -> float:
   except ValueError:
     value = math.nan
   if not math.isfinite(value):
-    raise errors.at_line(
-      path,
-      row.line,
-      f'has the label {row.label!r}, which is not a number; '
-      'finetuning.regression needs one in each row.',
-    )
+    problem = f'has the label {row.label!r}, which is not a number'
+    advice = 'finetuning.regression needs one in each row.'
+    raise errors.at_line(path, row.line, f'{problem}; {advice}')
   return value

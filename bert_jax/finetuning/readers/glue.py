@@ -42,7 +42,6 @@ class Glue:
 
   @property
   def submissions(self) -> Mapping[str, str]:
-    """Returns {split: file name in a submission}."""
     return self.others or {'test': f'{self.folder}.tsv'}
 
 

@@ -31,15 +31,14 @@ class LabelLists(examples.Examples):
     """
     counts = collections.Counter(y for x in self.units for y in x.label)
     seen: set[str] = set()
-    found = []
+    rarest_ = []
     for i, x in enumerate(self.units):
       rarest = min(x.label, key=counts.__getitem__, default='')
-      found.append(rarest if seen.issuperset(x.label) else f'\t{i}')
+      rarest_.append(rarest if seen.issuperset(x.label) else f'\t{i}')
       seen.update(x.label)
-    return found
+    return rarest_
 
   def flatten(self) -> examples.Examples:
-    """Returns a row for each label of each row."""
     units = [x._replace(label=y) for x in self.units for y in x.label]
     return examples.Examples(self.path, units)
 
@@ -54,16 +53,16 @@ def read(
   rows = examples.choose_columns(
     table, columns._replace(label=''), False, asked
   )
-  names, found = columns.label.split(','), [''] * len(table.rows)
+  names, lists = columns.label.split(','), [''] * len(table.rows)
   missing = [x for x in names if x not in table.names]
   if columns.label in table.names:
-    found = _read_lists(table, columns.label)
+    lists = _read_lists(table, columns.label)
   elif not missing:
-    found = [_read_flags(table.path, *x, names) for x in table.rows]
+    lists = [_read_flags(table.path, *x, names) for x in table.rows]
   elif needs_label:
     problem = f'has no column {missing[0]!r}'
     examples.refuse_columns(table, problem, asked.label)
-  units = [x._replace(label=y) for x, y in zip(rows.units, found, strict=True)]
+  units = [x._replace(label=y) for x, y in zip(rows.units, lists, strict=True)]
   return LabelLists(table.path, units, ragged=table.ragged)
 
 
@@ -91,13 +90,13 @@ def _read_lists(table, name) -> list[tuple[str, ...] | str]:
     )
   if marks:
     print(f'{table.path}: {name!r} has labels separated by {marks[0]!r}')
-  found = [_read_list(table.path, *x) for x in values]
-  numbers = {y for x in found for y in x} <= {0, 1}
-  if numbers and any(len(set(x)) < len(x) for x in found):
-    found = [x and [i for i, y in enumerate(x) if y] for x in found]
+  lists = [_read_list(table.path, *x) for x in values]
+  numbers = {y for x in lists for y in x} <= {0, 1}
+  if numbers and any(len(set(x)) < len(x) for x in lists):
+    lists = [x and [i for i, y in enumerate(x) if y] for x in lists]
   return [
     x if x == '' else tuple(dict.fromkeys(_read_names(table.path, line, x)))
-    for (line, _), x in zip(values, found, strict=True)
+    for (line, _), x in zip(values, lists, strict=True)
   ]
 
 

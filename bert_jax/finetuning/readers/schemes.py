@@ -29,11 +29,11 @@ def parse(tags: set[str]) -> dict[str, str] | None:
   inside = sorted(tags - outside.keys())
   sure = any(x.startswith(('B-', 'I-')) for x in inside)
   for form in (*_FORMS, _NO_KIND, *([_KIND_ALONE] if OUTSIDE in tags else [])):
-    found = {x: y for x in inside if (y := re.fullmatch(form, x))}
-    if len(found) == len(inside) or sure:
+    parsed = {x: y for x in inside if (y := re.fullmatch(form, x))}
+    if len(parsed) == len(inside) or sure:
       return outside | {
         x: '-'.join(filter(None, (y['letter'] or 'I', y['kind'])))
-        for x, y in found.items()
+        for x, y in parsed.items()
       }
   return None
 

@@ -80,12 +80,12 @@ def find_files(source: Source) -> dict[str, str]:
   """
   known, given = find_glue(source.glue), source.input
   if '=' in given and not storage.exists(given):
-    found = _parse_files(given, known.files if known else _SPLITS)
+    paths = _parse_files(given, known.files if known else _SPLITS)
   elif known:
-    found = _find_glue_files(known, given)
+    paths = _find_glue_files(known, given)
   else:
-    found = _find_own_files(given)
-  if 'train' not in found:
+    paths = _find_own_files(given)
+  if 'train' not in paths:
     if os.path.isfile(given):
       raise errors.UserError(
         f'data.input={given} is one file; say what it is for: train={given}, '
@@ -100,7 +100,7 @@ def find_files(source: Source) -> dict[str, str]:
       f'data.input={given} {problem}; give a folder with {name}, or '
       'train=FILE,dev=FILE,test=FILE.'
     )
-  return found
+  return paths
 
 
 def list_glue(folder: str) -> list[str]:
@@ -113,16 +113,16 @@ def list_glue(folder: str) -> list[str]:
 
 
 def _parse_files(given: str, splits) -> dict[str, str]:
-  found = {}
+  paths = {}
   for item in given.split(','):
     split, equals, path = item.partition('=')
-    if not (equals and path) or split not in splits or split in found:
+    if not (equals and path) or split not in splits or split in paths:
       raise errors.UserError(
         f'data.input={given}: {item!r} is not SPLIT=FILE with one of '
         f'{", ".join(splits)}, each once.'
       )
-    found[split] = path
-  return {split: found[split] for split in splits if split in found}
+    paths[split] = path
+  return {split: paths[split] for split in splits if split in paths}
 
 
 def _find_glue_files(known: glue.Glue, folder: str) -> dict[str, str]:
@@ -141,22 +141,22 @@ def _find_own_files(folder: str) -> dict[str, str]:
 
   A name of no other words wins: train.csv, not train_old.csv.
   """
-  found: dict[str, list[tuple[bool, str]]] = {split: [] for split in _SPLITS}
+  names_: dict[str, list[tuple[bool, str]]] = {split: [] for split in _SPLITS}
   for name in storage.list_names(folder) if storage.is_folder(folder) else []:
     words = set(re.split(r'[\W_]+', name.lower()))
     fitting = [split for split, known in _SPLITS.items() if words & known]
     is_table = text_files.get_extension(name) in _EXTENSIONS
     if is_table and len(fitting) == 1 and 'mismatched' not in words:
       stem = name.lower().partition('.')[0].removesuffix('_matched')
-      found[fitting[0]].append((stem not in _SPLITS[fitting[0]], name))
-  for split, files in found.items():
+      names_[fitting[0]].append((stem not in _SPLITS[fitting[0]], name))
+  for split, files in names_.items():
     equal = [name for longer, name in files if longer == min(files)[0]]
     if len(equal) > 1:
       raise errors.UserError(
         f'data.input={folder} has {errors.listing(equal)} for {split}; name the '
         'files: train=FILE,dev=FILE,test=FILE.'
       )
-  return {k: os.path.join(folder, min(x)[1]) for k, x in found.items() if x}
+  return {k: os.path.join(folder, min(x)[1]) for k, x in names_.items() if x}
 
 
 def list_unread(source: Source) -> list[str]:
@@ -194,7 +194,6 @@ class Content(abc.ABC):
     """Returns what names each unit, and what only units of equal text share."""
 
   def take(self, chosen: Sequence[int]) -> Self:
-    """Returns some of the units, by number."""
     units = [self.units[i] for i in chosen]
     return dataclasses.replace(self, units=units)
 
@@ -209,20 +208,20 @@ def read(
   `data.max_documents`, a sample is taken.
   """
   paths = find_files(source)
-  found = {split: read_file(split, path) for split, path in paths.items()}
-  if 'dev' not in found:
-    whole = found['train']
+  contents = {split: read_file(split, path) for split, path in paths.items()}
+  if 'dev' not in contents:
+    whole = contents['train']
     groups, labels = whole.list_groups(), whole.list_labels(source)
     out = hold_out(whole.path, source.heldout, groups, labels)
     if len(set(groups)) == len(groups):
       out = _keep_copies(whole, out)
     dev = whole.take(np.flatnonzero(out))
-    found['train'] = whole.take(np.flatnonzero(~out))
+    contents['train'] = whole.take(np.flatnonzero(~out))
     origin = f'held out of {whole.path}'
-    found['dev'] = dataclasses.replace(dev, origin=origin)
+    contents['dev'] = dataclasses.replace(dev, origin=origin)
   return {
     split: x.take(take_sample(x.list_groups(), source.max_documents))
-    for split, x in found.items()
+    for split, x in contents.items()
   }
 
 
@@ -237,12 +236,12 @@ def _keep_copies(whole: Content, out: np.ndarray) -> np.ndarray:
   return unseen if unseen.any() else out
 
 
-def find_repeated(found: dict[str, Content]) -> dict[str, list[Any]]:
+def find_repeated(contents: dict[str, Content]) -> dict[str, list[Any]]:
   """Returns {split: names of its units that are training units, too}."""
-  known = {key for _, key in found['train'].list_keys()}
-  others = [split for split in found if split != 'train']
+  known = {key for _, key in contents['train'].list_keys()}
+  others = [split for split in contents if split != 'train']
   return {'train': []} | {
-    split: [name for name, key in found[split].list_keys() if key in known]
+    split: [name for name, key in contents[split].list_keys() if key in known]
     for split in others
   }
 

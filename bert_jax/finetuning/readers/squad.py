@@ -60,7 +60,6 @@ class Squad(splits.Content):
 
 
 def read(path: str) -> Squad:
-  """Reads a file."""
   passages: list[str] = []
   shared: dict[str, int] = {}  # numbers of the passages of flat rows
   questions: list[Question] = []
@@ -91,18 +90,18 @@ def read(path: str) -> Squad:
 
 def _parse(path) -> list:
   """Returns the articles of a file, or its flat rows."""
-  text = table_files.read_text(path)
-  try:
+  text, advice = (
+    table_files.read_text(path),
+    'give a file in the form of SQuAD.',
+  )
+  kinds = ValueError, RecursionError
+  with errors.explaining(f'{path} is not JSON', advice, kinds):
     try:
       content = json.loads(text)
     except json.JSONDecodeError as error:
       if error.msg != 'Extra data':  # as after the first line of JSONL
         raise
       content = [json.loads(x) for x in text.split('\n') if x.strip()]
-  except (ValueError, RecursionError) as error:
-    raise errors.UserError(
-      f'{path} is not JSON ({error}); give a file in the form of SQuAD.'
-    ) from None
   if isinstance(content, dict) and 'question' in content:  # of a single line
     return [content]
   if isinstance(content, list) and content:
@@ -168,5 +167,4 @@ def _check_ids(path, questions):
 
 
 def is_placed(passage: str, text: str, begin: int) -> bool:
-  """Returns whether an answer is where it is said to begin."""
   return begin >= 0 and passage[begin : begin + len(text)] == text

@@ -67,13 +67,13 @@ def read(
   skipped: list[int] = []
   if kind == '.tsv':
     values = _split_tsv(lines)
-    found = _name_values(path, values, headless, ragged, skipped)
+    named = _name_values(path, values, headless, ragged, skipped)
   elif kind == '.csv':
-    found = _name_values(path, _split_csv(path, lines))
+    named = _name_values(path, _split_csv(path, lines))
   else:
-    found = _split_json(path, lines)
+    named = _split_json(path, lines)
   rows, left = [], _share(2)
-  for number, row in found:
+  for number, row in named:
     left -= sys.getsizeof(row) + sum(map(sys.getsizeof, row.values()))
     if left < 0:
       _refuse_large(path, _share(2))
@@ -194,7 +194,9 @@ def _name_values(
       if ragged and len(values) < len(names):
         skipped.append(number)
       elif not ragged and len(values) != len(names):
-        _refuse_ragged(path, number, len(values), names)
+        count, known = errors.count(len(values), 'column'), len(names)
+        problem = f'has {count}, not {known} ({describe_names(path, names)})'
+        raise errors.at_line(path, number, f'{problem}; correct that line.')
       else:
         yield number, dict(zip(names, values, strict=False))
 
@@ -223,11 +225,11 @@ def _flatten(row: dict) -> dict:
   """Returns {name: value}, what is in an object inside as 'OUTER.INNER'."""
   if dict not in map(type, row.values()):
     return row
-  found: dict = {}
+  flat: dict = {}
   for name, x in row.items():
     inner = x.items() if isinstance(x, dict) else ()
-    found |= {f'{name}.{k}': y for k, y in inner} or {name: x}
-  return found
+    flat |= {f'{name}.{k}': y for k, y in inner} or {name: x}
+  return flat
 
 
 _DECODER = json.JSONDecoder(object_hook=_flatten)
@@ -236,20 +238,8 @@ _DECODER = json.JSONDecoder(object_hook=_flatten)
 def _check_names(path, number, names):
   twice = sorted({name for name in names if name and names.count(name) > 1})
   if twice:
-    raise errors.at_line(
-      path,
-      number,
-      f'names several columns {twice[0]!r}; give each column its own name.',
-    )
-
-
-def _refuse_ragged(path, number, got, names):
-  raise errors.at_line(
-    path,
-    number,
-    f'has {errors.count(got, "column")}, not {len(names)} '
-    f'({describe_names(path, names)}); correct that line.',
-  )
+    problem = f'names several columns {twice[0]!r}; give each its own name.'
+    raise errors.at_line(path, number, problem)
 
 
 def open_new(path: str) -> TextIO:

@@ -98,7 +98,7 @@ def test_answers_may_be_none_or_unknown(tmp_path, questions, answers):
 @pytest.mark.parametrize(
   ('content', 'message'),
   [
-    (b'{"data": [', 'x.json is not JSON .*form of SQ'),
+    (b'{"data": [', 'x.json is not JSON: .*form of SQ'),
     ([], 'the content is a list, not an object'),
     ({'data': {}}, 'data is a dict, where the form of SQuAD has a list'),
     ({'data': []}, 'has no questions'),
