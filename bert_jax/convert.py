@@ -157,4 +157,4 @@ def main():
 
 if __name__ == '__main__':
   _define_flags()
-  cli.run(main)
+  cli.run(main, resumes=False)

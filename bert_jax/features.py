@@ -153,4 +153,4 @@ def _check_flags(f, texts):
 
 if __name__ == '__main__':
   _define_flags()
-  cli.run(main, takes_arguments=True)
+  cli.run(main, takes_arguments=True, resumes=False)

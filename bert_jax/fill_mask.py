@@ -79,4 +79,4 @@ def main(argv: list[str]):
 
 if __name__ == '__main__':
   _define_flags()
-  cli.run(main, takes_arguments=True)
+  cli.run(main, takes_arguments=True, resumes=False)

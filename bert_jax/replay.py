@@ -41,4 +41,4 @@ def _define_flags():
 
 if __name__ == '__main__':
   _define_flags()
-  cli.run(main)
+  cli.run(main, resumes=False)

@@ -204,4 +204,4 @@ def main():
 if __name__ == '__main__':
   memory.keep_freed()
   _define_flags()
-  cli.run(main)
+  cli.run(main, resumes=False)

@@ -29,6 +29,11 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
   items.sort(key=_rank)
   for item in items:
     name, equals, value = item.partition('=')
+    if ':' in name:
+      raise errors.UserError(
+        f'config argument {item!r}: separate arguments by a comma, as in '
+        f'{item.replace(":", ",")!r}.'
+      )
     if item == 'smoke':
       recipes.smoke(c)
     elif name == 'profile' and equals:
@@ -106,8 +111,9 @@ def _find_near(name, fields):
 def _parse(text, kind):
   if kind in (int, float):
     try:
-      return kind(text)
-    except ValueError:
+      whole = kind is int and 'e' in text.lower() and float(text).is_integer()
+      return int(float(text)) if whole else kind(text)
+    except (ValueError, OverflowError):
       raise ValueError(
         f'is not a {"whole " if kind is int else ""}number'
       ) from None

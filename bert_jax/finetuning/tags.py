@@ -151,7 +151,11 @@ class Tags(supervised.Supervised):
 
   def describe_scores(self, named):
     """Returns the scores, and a line for each kind of entity."""
+    nothing = [k for k, x in named.items() if x['metrics'].get('f1') == 0]
+    named = {k: x for k, x in named.items() if k not in nothing}
     lines = super().describe_scores(named)
+    # Precision has no interval then, and there is nothing to say of the kinds.
+    lines += [f'{split} f1 0.0000: no entity was found' for split in nothing]
     for split, x in named.items():
       if 'kinds' in x:
         lines.append(f'{split} mean F1 of the kinds {x["macro_f1"]:.4f}')

@@ -24,6 +24,7 @@ def run(
   main: Callable[..., int | None],
   takes_arguments: bool = False,
   fields: Mapping[str, str] | None = None,
+  resumes: bool = True,
 ):
   """Runs `main` under absl and exits with its result.
 
@@ -31,7 +32,8 @@ def run(
   line on stderr; anything else is a bug and keeps its traceback. The exit codes
   are in `errors`. With `takes_arguments`, `main` gets argv without flags;
   otherwise nothing but flags may be given. `fields` are the meanings of the fields
-  of --config, by name, which --help lists beside --config=FILE.
+  of --config, by name, which --help lists beside --config=FILE. A command that
+  does not resume, after a signal, has written nothing.
   """
 
   def guarded(argv):
@@ -52,16 +54,17 @@ def run(
       parse = functools.partial(_parse_flags, fields=fields or {})
       app.run(guarded, flags_parser=parse)
   except (Exception, errors.Interrupted) as error:
-    sys.exit(report(error))
+    sys.exit(report(error, resumes))
 
 
-def report(error: BaseException) -> int:
+def report(error: BaseException, resumes: bool = True) -> int:
   """Says on stderr why a program ends; returns its exit code."""
   if isinstance(error, errors.UserError):
     line = ' '.join(str(error).splitlines())
     print('error:', errors.escape(line), file=sys.stderr)
   elif isinstance(error, errors.Interrupted):
-    print(f'\nstopped: {error}', file=sys.stderr)
+    kept = error if resumes else 'nothing was written; start it again.'
+    print(f'\nstopped: {kept}', file=sys.stderr)
   elif errors.may_pass(error):
     line = errors.escape(errors.first_line(error))
     print(f'error: {line}. Run the same command again.', file=sys.stderr)
@@ -154,11 +157,26 @@ def _arrange(argv: Sequence[str]) -> list[str]:
     if name in given[:-1]:
       i = given.index(name)
       given[i : i + 2] = [f'--config={given[i + 1]}']
+  given = _drop_overridden(given)
   given.sort(key=lambda x: not x.startswith('--config='))
   if given and given[0].startswith('--config=') and 'config' in flags.FLAGS:
     file = config_files.find(given[0].removeprefix('--config='))
     given[0] = f'--config={file}'
   return [command, *given, *argv[end:]]
+
+
+def _drop_overridden(given: Sequence[str]) -> list[str]:
+  """Drops flags of a config that a later one sets again, as for other flags.
+
+  ml_collections would join the values of a tuple that is given twice.
+  """
+  last = {x.partition('=')[0].lstrip('-'): i for i, x in enumerate(given)}
+  return [
+    x
+    for i, x in enumerate(given)
+    if not re.match('--?config[.].*=', x)
+    or last[x.partition('=')[0].lstrip('-')] == i
+  ]
 
 
 def _describe_unknown(error: BaseException, fields: Collection[str]) -> str:

@@ -46,6 +46,8 @@ def test_steps_are_those_of_all_phases():
   assert c.eval.sequences == 500  # the fewest, more than 0.3 % of 10,000
   c = config.apply_arguments(config.pretraining('base'), 'steps=200_000')
   assert c.eval.sequences == 2000
+  c = config.apply_arguments(config.pretraining('base'), 'steps=3e3')
+  assert c.phases.steps == (2700, 300)
   c = config.apply_arguments(config.pretraining('base'), 'steps=2')
   assert c.phases.steps == (1, 1)
   c = config.apply_arguments(config.pretraining('base'), 'phases.steps=30')
@@ -70,6 +72,9 @@ def test_steps_are_those_of_all_phases():
     ('size=2x96', "'2x96' is not one of tiny, mini.*such as 3x768x12"),
     ('seed=x', 'seed=x: is not a whole number'),
     ('steps=1', 'steps=1 is too few for 2 phases'),
+    ('steps=1.5e0', 'steps=1.5e0: is not a whole number'),
+    ('steps=1e999', 'steps=1e999: is not a whole number'),
+    ('smoke:steps=10', "separate arguments by a comma, as in 'smoke,steps=10'"),
     ('learning_rate=x', 'learning_rate=x: is not a number'),
     ('zzz=1', r"'zzz' is unknown; bert_jax/config/fields.py has all.$"),
     ('nsp=no', 'is not true or false'),

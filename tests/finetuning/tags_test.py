@@ -207,6 +207,17 @@ def test_entities_of_another_scheme_are_learnt_and_scored(tmp_path):
   assert other == found
 
 
+def test_that_no_entity_was_found_is_one_line(tmp_path):
+  data = tags.TASK.read(make_config(tmp_path), models.TOKENIZER)
+  dev, names = data.splits['dev'], tags.TASK.list_metrics(data.labels)
+  lines = {}
+  for name, chosen in (('none', 0 * dev.labels), ('all', dev.labels)):
+    scored = tags.TASK.compare(names, data.labels, dev, chosen, dev)
+    lines[name] = tags.TASK.describe_scores({'dev': scored})
+  assert lines['none'] == ['', 'dev f1 0.0000: no entity was found']
+  assert len(lines['all']) == 1 + 3 + 1 + 2  # metrics, their mean, two kinds
+
+
 def test_kinds_may_have_no_name(tmp_path):
   assert tags.find_entities(['B', 'I', 'O', 'B', 'B']) == {
     (0, 2, '_'), (3, 4, '_'), (4, 5, '_')

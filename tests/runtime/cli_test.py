@@ -31,6 +31,14 @@ def test_flags_are_put_in_order_and_know_the_home_folder(monkeypatch):
   ]
 
 
+def test_the_last_of_equal_flags_of_a_config_holds():
+  given = ['x', '--config=c.py', '--config.a.b=1', '--d=1', '--d=2']
+  assert cli._arrange([*given, '-config.a.b=2', '--config.a.bc=3']) == [
+    *('x', '--config=c.py', '--d=1', '--d=2', '-config.a.b=2'),
+    '--config.a.bc=3',
+  ]
+
+
 _COMMAND = """
 from bert_jax import errors
 from bert_jax.runtime import bucket, cli
@@ -121,16 +129,24 @@ def test_words_that_the_terminal_cannot_show_are_no_error():
   assert (done.returncode, done.stdout, done.stderr) == (0, shown, '')
 
 
-def test_a_closed_output_ends_a_command_with_one_line():
+@pytest.mark.parametrize(
+  'how, said',
+  [
+    ('', 'resume with the same command.'),
+    (', resumes=False', 'nothing was written; start it again.'),
+  ],
+)
+def test_a_closed_output_ends_a_command_with_one_line(how, said):
+  program = _PRINT.format(times=100_000).replace('(main)', f'(main{how})')
   with subprocess.Popen(
-    [sys.executable, '-c', _PRINT.format(times=100_000)],
+    [sys.executable, '-c', program],
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
   ) as process:
     assert process.stdout.readline()
     process.stdout.close()
     printed = process.stderr.read()
-  assert printed == b'\nstopped: resume with the same command.\n'
+  assert printed == f'\nstopped: {said}\n'.encode()
   assert process.returncode == 128 + signal.SIGPIPE
 
 

@@ -26,6 +26,8 @@ class Glue:
     headless: columns of files that have no header.
     files: {split: path in the folder}; the splits are `train`, `dev`, `test`
       and, for MNLI, `dev_mismatched`, `test_mismatched` and `diagnostic`.
+    published: other names of these files, as whoever made the data published
+      them; read if there is no training file of the usual name.
     others: {split: file name in a submission}; None if only the test set is
       submitted, under the folder's name.
   """
@@ -38,7 +40,13 @@ class Glue:
   metrics: tuple[str, ...] = ('accuracy',)
   headless: tuple[str, ...] = ()
   files: Mapping[str, str] = dataclasses.field(default_factory=_FILES.copy)
+  published: Mapping[str, str] = dataclasses.field(default_factory=dict)
   others: Mapping[str, str] | None = None
+
+  @property
+  def training_files(self) -> tuple[str, ...]:
+    """Returns the names that the training file may have."""
+    return self.files['train'], *filter(None, [self.published.get('train')])
 
   @property
   def submissions(self) -> Mapping[str, str]:
@@ -55,7 +63,13 @@ TASKS = {
     headless=('source', 'label', 'mark', 'sentence'),
   ),
   'sst2': Glue('SST-2', 'sentence', '', 'label', _BINARY),
-  'mrpc': Glue('MRPC', '#1 String', '#2 String', 'Quality', _BINARY, _F1),
+  'mrpc': Glue(
+    *('MRPC', '#1 String', '#2 String', 'Quality', _BINARY, _F1),
+    published={
+      'train': 'msr_paraphrase_train.txt',
+      'test': 'msr_paraphrase_test.txt',
+    },
+  ),
   'stsb': Glue('STS-B', *_PAIR, 'score', (), ('pearson', 'spearman')),
   'qqp': Glue('QQP', 'question1', 'question2', 'is_duplicate', _BINARY, _F1),
   'mnli': Glue(

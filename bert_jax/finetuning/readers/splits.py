@@ -108,7 +108,10 @@ def list_glue(folder: str) -> list[str]:
   return [
     name
     for name, known in glue.TASKS.items()
-    if storage.exists(os.path.join(folder, known.folder, known.files['train']))
+    if any(
+      storage.exists(os.path.join(folder, known.folder, x))
+      for x in known.training_files
+    )
   ]
 
 
@@ -129,11 +132,15 @@ def _find_glue_files(known: glue.Glue, folder: str) -> dict[str, str]:
   inner = os.path.join(folder, known.folder)
   folder = inner if storage.is_folder(inner) else folder
   scheme, mark, rest = folder.rpartition('://')
-  paths = {
-    split: scheme + mark + os.path.normpath(os.path.join(rest, name))
-    for split, name in known.files.items()
-  }
-  return {split: x for split, x in paths.items() if storage.exists(x)}
+  found: dict[str, str] = {}
+  for files in (known.files, known.published):
+    paths = {
+      split: scheme + mark + os.path.normpath(os.path.join(rest, name))
+      for split, name in files.items()
+    }
+    if 'train' not in found:
+      found |= {split: x for split, x in paths.items() if storage.exists(x)}
+  return found
 
 
 def _find_own_files(folder: str) -> dict[str, str]:

@@ -105,6 +105,22 @@ def test_the_folder_may_be_that_of_the_task_or_of_glue(tmp_path):
     assert list(found) == ['train', 'test']
 
 
+def test_the_published_names_of_mrpc_are_read_if_there_are_no_others(tmp_path):
+  write(
+    tmp_path / 'MRPC', 'msr_paraphrase_train.txt', 'msr_paraphrase_test.txt'
+  )
+  found = splits.find_files(source(tmp_path, glue='mrpc'))
+  assert {split: os.path.basename(x) for split, x in found.items()} == {
+    'train': 'msr_paraphrase_train.txt',
+    'test': 'msr_paraphrase_test.txt',
+  }
+  assert splits.list_glue(str(tmp_path)) == ['mrpc']
+  write(tmp_path / 'MRPC', 'train.tsv', 'dev.tsv')
+  assert list(splits.find_files(source(tmp_path, glue='mrpc'))) == [
+    'train', 'dev'
+  ]  # fmt: skip
+
+
 def test_folders_may_be_in_a_bucket():
   names = ('train.tsv', 'dev_matched.tsv', '../diagnostic/diagnostic.tsv')
   for name in names:
