@@ -11,7 +11,7 @@ v5e4_day       12x768  2.40e19  v5litepod-4 11 to 23     53 to 110  not run
 
 MLM is the held-out loss and accuracy at length 64 on novels and Wikipedia
 (docs/real_run.md). FLOPs are those that the log counts; hours are measured on CPU
-cores, otherwise preflight's, as are dollars, with list prices of 2025. An H200 would
+cores with 512-bit vectors (AVX2 takes about twice as long), otherwise preflight's, as are dollars, with list prices of 2025. An H200 would
 take 20 minutes for gpu_half_hour, at the speed of a shorter run (docs/gpu.md). The
 paper's BASE, which v5e4_day is, has a held-out loss of 1.38 (a perplexity of 3.99).
 """
