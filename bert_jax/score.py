@@ -30,7 +30,7 @@ from bert_jax.corpus import text_files
 from bert_jax.finetuning import metrics
 from bert_jax.finetuning.readers import table_files
 from bert_jax.inference import pseudo_likelihood, source
-from bert_jax.runtime import cli, files, markdown, memory
+from bert_jax.runtime import cards, cli, files, memory
 from bert_jax.tokenization import unknown
 
 # The paradigm and (grammatical, ungrammatical), or None and (sentence,).
@@ -194,7 +194,7 @@ def main():
     rows = score_sentences(model, [texts[0] for _, texts in items])
   else:
     rows = score_pairs(model, items, given.full)
-    print(markdown.make_table(rows[0], rows[1:]))
+    print(cards.make_table(rows[0], rows[1:]))
   files.write_file(given.output, lambda path: table_files.write_tsv(path, rows))
   print(
     f'wrote {given.output}: {len(items):,} scored by the model of {model.origin}'

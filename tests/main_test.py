@@ -88,7 +88,7 @@ def test_a_run_exports_what_it_trained(whole):
   card = (workdir / 'export' / 'README.md').read_text('utf-8')
   rows = log.read(str(workdir / 'metrics.jsonl'))
   last = [r for r in rows if r['kind'] == 'eval'][-1]
-  assert f'| 30 | {last["mlm_loss"]:.3f} |' in card
+  assert f'| step 30 | {last["mlm_loss"]:.3f} |' in card
 
 
 @pytest.mark.slow

@@ -132,7 +132,7 @@ def list_warnings(manifest: dict, words: Sequence[str]) -> list[str]:
     words: the vocabulary.
   """
   lines = warn_of_invalid(manifest['cleaned'], manifest['inputs'])
-  if manifest['recipe']['language'] == 'en' and not _is_latin(words):
+  if not name_language(manifest, words):
     lines.append(
       'WARNING: most letters of the vocabulary are not Latin, but data.language=en, '
       'by whose rules sentences are split; prepare the data again with their '
@@ -170,6 +170,12 @@ def warn_of_case(words: Sequence[str], lowercase: bool) -> list[str]:
     f'but with data.lowercase={lowercase} the text has {has}: give '
     f'data.lowercase={not lowercase} (with{"" if lowercase else "out"} --cased)'
   ]
+
+
+def name_language(manifest: dict, words: Sequence[str]) -> str:
+  """Returns data.language; '' if it is the default, English, and cannot be."""
+  language = manifest['recipe']['language']
+  return language if language != 'en' or _is_latin(words) else ''
 
 
 def _is_latin(words: Sequence[str]) -> bool:

@@ -1,6 +1,5 @@
 """What every run of fine-tuning leaves: scores, predictions, an export."""
 
-import json
 import os
 import shlex
 from collections.abc import Sequence
@@ -16,12 +15,21 @@ from bert_jax.finetuning import completion, supervised
 from bert_jax.inference import fine_tuned, trained_length
 from bert_jax.interop import hugging_face
 from bert_jax.model import classifier, parameters
-from bert_jax.runtime import files, markdown
+from bert_jax.runtime import cards, files
 from bert_jax.train import task
 from bert_jax.workdir import fingerprint, log, paths
 
-# Sections of the config that the model does not depend on.
-_LEFT_OUT = ('log.', 'checkpoint.', 'eval.', 'profile_steps', 'compute.')
+# Fields that the model does not depend on, or that mean nothing here, except for
+# those of its data.
+_LEFT_OUT = (
+  *('log.', 'checkpoint.', 'eval.', 'profile_steps', 'compute.', 'mesh.'),
+  *('data.', 'objective.', 'phases.max_predictions'),
+)
+_DATA = frozenset(
+  f'data.{name}'
+  for name in 'input text pair label choices heldout max_documents vocab_size '
+  'lowercase strip_accents'.split()
+)
 
 
 class Run(NamedTuple):
@@ -194,73 +202,55 @@ def make_card(
   parameters: int,
 ) -> str:
   """Returns the model card, in Markdown with Hugging Face's metadata."""
-  name = config.finetuning.glue or config.data.input
-  source = f'`{config.init_from}`' if config.init_from else 'random weights'
-  head = ('split', this.counted, 'metric', 'value', '95 % interval', 'constant')
-  recipe = [
-    (field, f'`{json.dumps(value)}`')
+  name = config.finetuning.glue or cards.name_paths(config.data.input)
+  fields = {
+    field: value
     for field, value in flatten(config).items()
-    if not field.startswith(_LEFT_OUT)
-  ]
-  problem = results['problem']
-  parts = [
-    _METADATA.format(this.pipeline),
-    f'# BERT fine-tuned on {name}',
-    f'{parameters:,} parameters, fine-tuned from {source} on '
-    f'{results["counts"]["train"]:,} {this.counted} by bert_jax '
-    f'{bert_jax.__version__}. It predicts '
-    f'{this.describe_prediction(config, labels)}.',
-    '## Evaluation',
-    markdown.make_table(head, _list_scores(results)),
-    f'Intervals are bootstrapped over the {this.unit}s, and at least as wide '
-    "as Wilson's; another seed may differ by more. `constant` "
-    f'{this.describe_constant(config, labels)}.'
-    + (_BEST.format(**results) if results['select'] == 'best' else '')
-    + (f' **Warning: {problem}.**' if problem else ''),
-    '## How to load it',
-    _LOADING.format(this.auto),
-    *([_ANSWERING] if config.finetuning.unanswerable else []),
-    *([_LABELLING] if config.finetuning.multi_label else []),
-    '## Recipe',
-    markdown.make_table(('field', 'value'), recipe),
-  ]
-  return '\n\n'.join(parts) + '\n'
+    if field in _DATA or not field.startswith(_LEFT_OUT)
+  }
+  facts = {
+    'parameters': parameters,
+    'started from': cards.name_paths(config.init_from) or 'random weights',
+    f'{this.counted} to train on': results['counts']['train'],
+    'predicts': this.describe_prediction(config, labels),
+    'bert_jax': bert_jax.__version__,
+  }
+  about = {
+    'intervals': f'by bootstrap over the {this.unit}s, at least as wide as '
+    "Wilson's; of one seed",
+    'constant': this.describe_constant(config, labels),
+  }
+  if results['select'] == 'best':
+    about['parameters of'] = (
+      'step {step:,} of {steps:,}, which scored best on dev, so the scores on '
+      'dev are a little too high'.format_map(results)
+    )
+  if config.finetuning.multi_label:
+    about['labels'] = f'whose sigmoids are above `threshold` of {_THRESHOLD}'
+  if config.finetuning.unanswerable:
+    about['no answer'] = (
+      'if [CLS] as its first and last token scores higher than the best answer '
+      f'by more than `spans.threshold` of {_THRESHOLD}'
+    )
+  if results['problem']:
+    about['**warning**'] = results['problem']
+  head = ('split', this.counted, 'metric', 'value', '95 % interval', 'constant')
+  scores = cards.make_table(head, _list_scores(results))
+  sections = {
+    'Model': cards.list_facts(facts),
+    'Evaluation': f'{scores}\n\n{cards.list_facts(about)}',
+    'Loading': cards.show_loading(
+      f'AutoModelFor{this.auto}',
+      'predict --model=THIS_FOLDER --input=FILE --output=FILE',
+    ),
+    'Recipe': cards.list_fields(fields),
+  }
+  card = cards.make_card(f'BERT fine-tuned on {name}', sections)
+  return cards.make_metadata(this.pipeline) + card
 
 
-_BEST = (
-  ' The parameters are from step {step:,} of {steps:,}, which scored best on '
-  'dev, so the scores on dev are a little too high.'
-)
-
-_METADATA = """---
-# FILL IN the licence under which you publish this model, such as apache-2.0;
-# the licences of the data and of the pre-trained model matter too.
-license: unknown
-library_name: transformers
-pipeline_tag: {}
-tags:
-- bert
----"""
-
-_LOADING = """```python
-from transformers import AutoModelFor{0}, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained('THIS_FOLDER')
-model = AutoModelFor{0}.from_pretrained('THIS_FOLDER')
-```
-
-Without transformers: `python -m bert_jax.predict --model=THIS_FOLDER
---input=FILE --output=FILE`."""
-
-_LABELLING = """A text has the labels whose probabilities, which are sigmoids, are
-above `model.config.task_specific_params['bert_jax']['threshold']`, tuned on dev.
-A `pipeline('text-classification', ..., top_k=None)` of transformers gives the
-probabilities, and leaves the threshold to you."""
-
-_ANSWERING = """A question has no answer if having none outscores the best answer
-by more than `task_specific_params['bert_jax']['spans']['threshold']` in
-`config.json`, which was tuned on dev. transformers does not apply it;
-docs/finetuning.md of bert_jax has code that does."""
+_THRESHOLD = """`model.config.task_specific_params['bert_jax']`, tuned on dev; \
+transformers does not apply it"""
 
 
 def _list_scores(results) -> list[tuple]:

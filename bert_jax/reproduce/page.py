@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.reproduce import runs
-from bert_jax.runtime import markdown
+from bert_jax.runtime import cards
 
 _WORDS = """Cells: the paper's score / ours, mean ± standard deviation (number of seeds).
 Each * is a run that is hardly better than a constant.
@@ -65,9 +65,9 @@ def render(
     f'# {table.title}',
     about,
     *([f'Without data: {without}.'] if without else []),
-    markdown.make_table(('', *head, *there), lines),
+    cards.make_table(('', *head, *there), lines),
     _WORDS.format(table.seeds, table.expected),
-    markdown.make_table(
+    cards.make_table(
       (*judged, 'seeds', ''), [_judge(table, x, cells, counts) for x in claims]
     ),
   ]

@@ -115,7 +115,7 @@ def test_a_run_learns_sets_and_its_export_is_the_same_model(run):
   more = described['task_specific_params']['bert_jax']
   assert more['threshold'] == found['threshold']
   card = '\n'.join(made.read_lines(run, 'export', 'README.md'))
-  assert "task_specific_params['bert_jax']['threshold']" in card
+  assert "`threshold` of `model.config.task_specific_params['b" in card
   tsv = made.read_lines(run, 'predictions', 'dev.tsv')
   columns = 'id\tlabel\tprediction\tprobability_cat\tprobability_pet'
   assert tsv[0] == columns

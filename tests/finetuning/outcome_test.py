@@ -123,12 +123,12 @@ BEST = {'select': 'best', 'step': 1500, 'steps': 3000}
 @pytest.mark.parametrize(
   'labels, results, there, absent',
   [
-    ((), {}, '`constant` always predicts the mean of the tra', 'commonest'),
-    (('cat', 'dog'), {}, '`constant` always predicts the commonest', 'mean of'),
+    ((), {}, '| constant | always predicts the mean of the tra', 'commonest'),
+    (('cat', 'dog'), {}, '| constant | always predicts the comm', 'mean of'),
     (('cat', 'dog'), {}, '`cat`, `dog`', 'scored best'),
-    ([f'c{i}' for i in range(300)], {}, 'predicts one of 300 classes', 'c299'),
-    ((), {'problem': 'no better'}, '**Warning: no better.**', 'commonest'),
-    ((), BEST, 'from step 1,500 of 3,000, which scored best on', 'commonest'),
+    ([f'c{i}' for i in range(300)], {}, 'one of 300 classes', 'c299'),
+    ((), {'problem': 'no better'}, '| **warning** | no better |', 'commonest'),
+    ((), BEST, 'step 1,500 of 3,000, which scored best on', 'commonest'),
   ],
 )
 def test_the_card_says_what_the_scores_mean(labels, results, there, absent):
@@ -140,11 +140,22 @@ def test_the_card_says_what_the_scores_mean(labels, results, there, absent):
   assert r'`"^(embeddings\|encoder/layer_0)/"` |' in shown
 
 
-def test_the_card_says_by_what_there_is_no_answer():
+def test_the_card_has_no_path_and_no_field_of_pre_training():
+  c = recipes.finetuning()
+  c.init_from = '/home/ann/model'
+  c.data.input = 'train=/home/ann/ko.tsv,dev=/home/ann/ko dev.tsv'
+  shown = make_card(c, ('cat', 'dog'), RESULTS, 1000)
+  assert '# BERT fine-tuned on train=ko.tsv,dev=ko dev.tsv\n' in shown
+  assert '| init_from | `"model"` |' in shown and 'ann' not in shown
+  for name in ('language', 'passes', 'dir', 'objective.', 'max_predictions'):
+    assert f'{name}' not in shown.split('## Recipe')[1]
+  for name in ('data.label', 'data.lowercase', 'phases.batch_size'):
+    assert f'| {name} |' in shown
+
+
+def test_the_card_says_when_there_is_no_answer():
   c = recipes.finetuning()
   c.task = 'spans'
-  answers = make_card(c, ('start', 'end'), RESULTS, 1000)
-  assert 'threshold' not in answers
+  assert 'no answer' not in make_card(c, ('start', 'end'), RESULTS, 1000)
   c.finetuning.unanswerable = True
-  found = make_card(c, ('start', 'end'), RESULTS, 1000)
-  assert "['spans']['threshold']` in" in found
+  assert '| no answer | if [CLS]' in make_card(c, ('start',), RESULTS, 1000)

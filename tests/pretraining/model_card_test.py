@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config import recipes, to_json
-from bert_jax.data import manifest_file
+from bert_jax.data import manifest_file, vocab_pieces
 from bert_jax.interop import hugging_face
 from bert_jax.pretraining import model_card
 from tests import models
@@ -15,14 +15,28 @@ from tests import models
 MANIFEST = {
   'version': '9.8.7',
   'recipe': {
-    'inputs': ['books/*'],
-    'language': 'de',
+    'inputs': ['/home/ann/books/*', '/home/ann/b.txt'],
+    'weights': None,
+    'language': 'ko',
     'vocab_size': 11,
     'lowercase': True,
     'strip_accents': True,
+    'vocab': '/home/ann/vocab.txt',
   },
-  'inputs': [{'input': 'books/*', 'documents': 1200, 'text_bytes': 34567}],
+  'inputs': [
+    {
+      'input': f'/home/ann/{name}',
+      'files': [{}],
+      'documents': 1200,
+      'text_bytes': 34567,
+      'train': {'tokens': 60000},
+      'heldout': {'tokens': 600, 'parts': 9},
+    }
+    for name in ('books/*', 'b.txt')
+  ],
   'documents': {'train': 1100, 'heldout': 100, 'bytes': 34567},
+  'accents': 'kept',
+  'vocab_sha256': 'f00d',
   'sentences': 5000,
   'tokens': 60000,
   'unknown_share': 0.0123,
@@ -60,92 +74,77 @@ def make_config(**changes):
 
 
 def make_text(rows=(), **changes):
-  return model_card.make_card(make_config(**changes), MANIFEST, rows, 4386178)
+  c = make_config(**changes)
+  return model_card.make_card(c, MANIFEST, rows, 4386178, 'de')
 
 
 def test_a_card_says_how_long_the_rows_were():
   rows = [{'kind': 'run', 'step': 0}, make_row(1000)]
-  line = 'It was trained on rows of 128 tokens at most.'
-  assert line in make_text(rows)
-  assert 'trained on rows' not in make_text(
-    rows, **{'model.max_positions': 128}
-  )
+  text = make_text(rows)
+  assert '| tokens of a row in training, at most | 128 |' in text
+  assert '| longer texts | much worse' in text
+  same = make_text(rows, **{'model.max_positions': 128})
+  assert 'longer texts' not in same
   rows[0]['init_from'] = {
     'path': 'x',
     'origin': 'y',
     'changes': [],
     'trained_length': 512,
   }
-  assert 'trained on rows' not in make_text(rows)
+  assert 'longer texts' not in make_text(rows)
 
 
 def test_figures_come_from_the_manifest_and_the_log():
-  text = make_text([{'kind': 'run', 'step': 0}, make_row(1000)])
+  text = make_text([{'kind': 'run', 'step': 0}, make_row(10), make_row(1000)])
   for words in (
-    '4,386,178 parameters: 2 layers, hidden size 128, 2 heads, 512 positions',
-    'Pre-trained by bert_jax 9.8.7.',
-    '| `books/*` | 1,200 | 34,567 |',
-    '1,100 documents, or parts of long ones, to train on: 5,000 sentences, '
-    '60,000 tokens, 1.23% of',
-    'On 100 documents, or parts of long ones, that it was not trained on, at '
-    'most 77 sequences',
-    '| step | MLM loss | perplexity | MLM accuracy |\n',
-    '| 1,000 | 2.346 | 10.4 | 45.7% |',
-    'an MLM loss of 6.432',
+    '| parameters | 4,386,178 |',
+    '| version | 9.8.7 |',
+    '| `books/*` | 1 | 1 | 1,200 | 34,567 | 60,000 | 600 | 9 |',
+    '| unknown_share | 1.23% |',
+    '| documents, or parts, held out | 100 |',
+    '| sequences, at most | 77 |',
+    '|  | mlm_loss | mlm_perplexity | mlm_accuracy |\n',
+    '| step 1,000 | 2.346 | 10.4 | 45.7% |',
+    '| mlm_loss of word frequencies | 6.432 |',
     '| optimizer.learning_rate | `0.0001` |',
     '| phases.steps | `[900000, 100000]` |',
-    # Of the data, which may have been prepared with another config.
-    '| data.inputs | `["books/*"]` |',
+    '| tokens of a row in training, at most | 128 |',
     '\nlanguage: de\n',
     '# FILL IN the licence',
     '\nlicense: unknown\n',
   ):
     assert words in text
   assert 'python-docs' not in text and 'checkpoint.' not in text
+  assert 'step 10 ' not in text and '## Held-out text' not in make_text()
 
 
-def test_several_inputs_have_a_table_of_their_own():
+def test_several_inputs_have_scores_of_their_own():
   more = {
     f'{name}/{x}': value
-    for x, value in (('a/*', 0.25), ('b', 0.5))
-    for name in ('mlm_loss', 'mlm_accuracy')
+    for x, value in (('/home/ann/books/*', 0.25), ('/home/ann/b.txt', 0.5))
+    for name in ('mlm_loss', 'mlm_perplexity', 'mlm_accuracy')
   }
   text = make_text([make_row(10, **more)])
-  assert '| at the end, by input | MLM loss | MLM accuracy |' in text
-  assert '| `a/*` | 0.250 | 25.0% |\n| `b` | 0.500 | 50.0% |' in text
-  assert 'by input' not in make_text([make_row(10)])
+  assert '| `books/*` | 0.250 | 0.2 | 25.0% |\n| `b.txt` | 0.500 |' in text
 
 
-def test_a_long_log_is_thinned_out_and_its_ends_stay():
-  rows = [make_row(step, nsp_accuracy=0.5) for step in range(10, 1010, 10)]
-  steps = [
-    line.split()[1]
-    for line in make_text(rows).split('\n')
-    if line.endswith('| 50.0% |')
-  ]
-  assert len(steps) == 12
-  assert (steps[0], steps[-1]) == ('10', '1,000')
-  assert 'Not evaluated.' in make_text()
-
-
-def test_rows_that_lack_something_are_left_out():
-  whole = [make_row(step, nsp_accuracy=0.5) for step in (10, 20, 30)]
-  damaged = {k: whole[1][k] for k in whole[1] if k != 'mlm_loss'}
-  assert make_text([whole[0], damaged, whole[2]]) == make_text(whole[::2])
-  # A fact that earlier rows lack is not shown.
-  left = [*whole[:2], {**whole[2], 'plateau_exit_tokens': 5}]
-  assert make_text(left) == make_text(whole)
-
-
-def test_evaluations_on_rows_of_several_lengths_say_which():
-  rows = [make_row(step, nsp_accuracy=0.75) for step in (10, 20, 25)]
-  phases = {'phases.seq_length': (64, 128), 'phases.steps': (20, 5)}
-  text = make_text(rows, **phases)
-  assert '| step | tokens a row | MLM loss |' in text
-  for row in ('| 10 | 64 | 2.', '| 20 | 64 | 2.', '| 25 | 128 | 2.'):
-    assert row in text
+def test_a_constant_stands_beside_nsp():
   # 42 % of the pairs are random.
-  assert 'always the same answer an NSP accuracy of 58.0%.' in text
+  text = make_text([make_row(10, nsp_accuracy=0.75)])
+  assert '| nsp_accuracy of a constant | 58.0% |' in text
+
+
+def test_no_path_of_this_machine_is_published():
+  facts = {'path': '/home/ann/old', 'origin': '/home/ann/old'}
+  facts |= {'fingerprint': 'f00d', 'changes': []}
+  more = {'mlm_loss/gs://ann/c': 1, 'mlm_perplexity/gs://ann/c': 1}
+  more['mlm_accuracy/gs://ann/c'] = 1
+  run = {'kind': 'run', 'step': 0, 'init_from': facts}
+  text = make_text([run, make_row(10, **more)], init_from='/home/ann/old')
+  assert 'ann' not in text
+  assert '| init_from | `"old"` |' in text
+  assert '| data.inputs | `["books/*", "b.txt"]` |' in text
+  assert '| data.vocab | `"vocab.txt"` |' in text
 
 
 def test_fields_that_mean_nothing_in_pre_training_are_left_out():
@@ -161,22 +160,23 @@ def test_the_model_it_started_from_is_named():
     ('step 3, fingerprint=beef', 'step 3, fingerprint=beef'),
   ):
     start = {'init_from': facts | {'origin': origin}}
-    assert (
-      f'It started from the parameters of `old` ({about}), with a new '
-      'optimizer.\n\n* nsp: left out\n\n'
-    ) in make_text([{'kind': 'run', 'step': 0, **start}])
-  assert 'It started' not in make_text()
+    text = make_text([{'kind': 'run', 'step': 0, **start}])
+    line = f'| started from | `old` ({about}), a new optimizer; nsp: left out |'
+    assert line in text
+  assert '| started' not in make_text()
 
 
 def test_the_card_of_an_earlier_step_shows_no_later_ones(tmp_path):
   (tmp_path / 'config.json').write_text(to_json(make_config()))
   (tmp_path / 'data').mkdir()
+  vocab_pieces.write(models.TOKENIZER.vocab, str(tmp_path / 'data/vocab.txt'))
   manifest_file.write(str(tmp_path / 'data'), MANIFEST | {'lengths': {}})
   rows = [json.dumps(make_row(step)) for step in (10, 20)]
   (tmp_path / 'metrics.jsonl').write_text('\n'.join([*rows, '']))
-  for step, count in ((10, 1), (20, 2)):
+  for step in (10, 20):
     card = model_card.describe_run(str(tmp_path), {'x': np.ones(3)}, step)
-    assert card.count('| 2.346 |') == count and '\n3 parameters: ' in card
+    assert f'| step {step} | 2.346 |' in card
+    assert '| parameters | 3 |' in card and '\nlanguage: ko\n' in card
 
 
 @pytest.mark.parametrize(

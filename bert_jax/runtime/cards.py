@@ -1,0 +1,104 @@
+"""Cards of data and of models in Markdown: facts, in tables.
+
+They are made to be published, so of a path they have the last part alone.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+# Fields whose values are paths, of a config or of a recipe of data.
+_PATHS = re.compile(r'init_from|(data\.)?(inputs?|vocab|dir)')
+_NAMED = re.compile(r'((?:train|dev|test)\w*=)?(.*)', re.DOTALL)
+_PATTERN = re.compile('[*?[]')
+_LICENCE = """# FILL IN the licence under which you publish this model, such as
+# apache-2.0; those of the texts and of the model that it started from matter,
+# too. Every export overwrites this file.
+license: unknown"""
+
+
+def make_card(title: str, sections: Mapping[str, str]) -> str:
+  """Returns a card with the sections, {heading: text}, that have a text."""
+  parts = [f'# {title}']
+  for heading, text in sections.items():
+    parts += [f'## {heading}', text] if text else []
+  return '\n\n'.join(parts) + '\n'
+
+
+def make_metadata(pipeline: str, language: str = '') -> str:
+  """Returns Hugging Face's metadata, with which a model's card begins."""
+  lines = [_LICENCE, *([f'language: {language}'] if language else [])]
+  lines += ['library_name: transformers', f'pipeline_tag: {pipeline}']
+  return '\n'.join(['---', *lines, 'tags:\n- bert\n---\n\n'])
+
+
+def show_loading(auto: str, command: str) -> str:
+  """Returns how a folder is loaded, by a class of transformers or without."""
+  return f"""```python
+from transformers import {auto}, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained('THIS_FOLDER')
+model = {auto}.from_pretrained('THIS_FOLDER')
+```
+
+Without transformers: `python -m bert_jax.{command}`"""
+
+
+def make_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+  """Returns a table as GitHub and Hugging Face show it, of text and numbers.
+
+  A bar within a cell would begin the next one, also between backticks, and is
+  escaped.
+
+  >>> print(make_table(('field', 'value'), [('freeze', '`^(a|b)/`'), ('n', 4096)]))
+  | field | value |
+  | --- | --- |
+  | freeze | `^(a\\|b)/` |
+  | n | 4,096 |
+  """
+  lines = [head, ['---'] * len(head), *rows]
+  return '\n'.join(f'| {" | ".join(map(_show, line))} |' for line in lines)
+
+
+def _show(cell) -> str:
+  if isinstance(cell, str):
+    return cell.replace('|', r'\|').replace('\n', ' ')
+  return f'{cell:.4g}' if isinstance(cell, float) else f'{cell:,}'
+
+
+def list_facts(facts: Mapping[str, Any]) -> str:
+  """Returns a table of facts, {name: value}, if there are any."""
+  return make_table(('', ''), facts.items()) if facts else ''
+
+
+def list_fields(fields: Mapping[str, Any]) -> str:
+  """Returns a table of fields as JSON, paths by their last parts."""
+  rows = []
+  for name, value in fields.items():
+    if _PATHS.fullmatch(name):
+      value = name_paths(value) if isinstance(value, str) else value
+      value = [*map(name_paths, value)] if isinstance(value, list) else value
+    rows.append((name, f'`{json.dumps(value, ensure_ascii=False)}`'))
+  return make_table(('field', 'value'), rows)
+
+
+def name_paths(text: str) -> str:
+  """Returns the last part of each path in a list with commas.
+
+  That of a pattern has its folder, without which it would say nothing.
+
+  >>> name_paths('train=/home/ann/a.tsv,dev=gs://b/dev.tsv,/home/novels/*')
+  'train=a.tsv,dev=dev.tsv,novels/*'
+  >>> name_paths('tfds:wiki40b/en:train')
+  'tfds:wiki40b/en:train'
+  """
+  return ','.join(map(_name_path, text.split(',')))
+
+
+def _name_path(text: str) -> str:
+  if text.startswith('tfds:'):
+    return text
+  split, path = _NAMED.fullmatch(text).groups('')
+  parts = path.rstrip('/').split('/')
+  return split + '/'.join(parts[-2 if _PATTERN.search(parts[-1]) else -1 :])
