@@ -18,16 +18,13 @@ A neighbour that is itself to be predicted is not used. Backing off subtracts a
 discount from each count (absolute discounting), chosen on the rows with even
 numbers; the losses are those of the rows with odd numbers. The second column
 also uses what the model is shown in place of the token: not [MASK] means, by
-Bayes' rule, that the token was probably kept (`objective.mask_mix`). It is written
-to DATA/neighbour_counts.json, too, and bert_jax.report marks the last, "window",
-beside the curves of runs with these data.
+Bayes' rule, that the token was probably kept (`objective.mask_mix`).
 
 Needs memory for the counts of pairs that occur and for what stands between the
 neighbours of held-out tokens, not for the text.
 """
 
 import itertools
-import os
 import resource
 import time
 
@@ -37,7 +34,7 @@ from ml_collections import config_flags
 
 from bert_jax.data import dataset, manifest_file
 from bert_jax.pretraining import batches
-from bert_jax.runtime import cli, files, progress
+from bert_jax.runtime import cli, progress
 from bert_jax.train import task
 
 _AT_ONCE = 16384  # rows
@@ -244,10 +241,6 @@ def main():
   losses = measure(~even, best)
   for kind, (alone, told) in losses.items():
     print(f'{kind:8} {alone:6.3f} {told:6.3f}')
-  path = os.path.join(config.data.dir, 'neighbour_counts.json')
-  files.write_json(
-    path, {kind: float(told) for kind, (_, told) in losses.items()}
-  )
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
   print(f'{time.monotonic() - begin:.0f} s, {peak:.2f} GiB at most')
 

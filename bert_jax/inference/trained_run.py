@@ -74,10 +74,15 @@ def _find_vocab(config, workdir, sha256: str) -> str:
   )
 
 
-def find_own(folder: str, name: str) -> str | None:
-  """Returns the path of a small file of a run, None if there is none."""
+def find_own(folder: str, name: str, any_size: bool = False) -> str | None:
+  """Returns the path of a run's own file, None if there is none.
+
+  On a disk, it may not be a link out of the folder, a pipe or a device, nor large,
+  unless it may have any size.
+  """
   if not storage.is_remote(folder):
-    return local_files.find_small(folder, name)
+    find = local_files.find if any_size else local_files.find_small
+    return find(folder, name)
   path = os.path.join(folder, name)
   return path if storage.exists(path) else None
 

@@ -23,22 +23,20 @@ def main():
   # The runs may be using the accelerators.
   jax.config.update('jax_platforms', 'cpu')
   from bert_jax.report import page, runs
-  from bert_jax.runtime import compile_cache, files, progress, storage
+  from bert_jax.runtime import compile_cache, files, storage
 
   folders = [storage.resolve(x) for x in flags.FLAGS.workdir or ['']]
   output = flags.FLAGS.output or os.path.join(folders[0], 'report.html')
   if not output.endswith('.html'):
     raise errors.UserError(f'--output={output} does not end in .html.')
   compile_cache.use()
-  found, sweeps = runs.find(folders)
-  with progress.Progress(len(found), 'runs', 'report') as bar:
-    sections = []
-    for run in found:
-      sections.append(runs.describe(run))
-      bar.update(1)
-  text = page.render(found, sections, sweeps)
-  files.write_file(output, lambda new: files.write_text(new, text))
-  print(f'wrote {output}: {errors.count(len(found), "run")}')
+  workdirs, sweeps = runs.find(folders)
+  text = page.render([runs.read(x) for x in workdirs], sweeps)
+  with errors.explaining(f'cannot write {output}'):
+    storage.make_folder(os.path.dirname(output))
+    # A link is replaced: in a folder from elsewhere it may lead anywhere.
+    files.write_text(output, text)
+  print(f'wrote {output}: {errors.count(len(workdirs), "run")}')
 
 
 def _define_flags():

@@ -14,11 +14,10 @@ from bert_jax import config_check, tasks
 from bert_jax.config import flatten
 from bert_jax.finetuning import completion, span_answers, tags
 from bert_jax.finetuning.readers import conll, splits, squad, table_files
-from bert_jax.report import runs as reports
 from bert_jax.runtime import files, storage
 from bert_jax.sweep import grid, share
 from bert_jax.train import task
-from bert_jax.workdir import paths
+from bert_jax.workdir import log, paths
 
 _RESAMPLES = 1000
 _SIZES = 'num_layers', 'hidden_size', 'num_heads', 'mlp_size'
@@ -139,14 +138,18 @@ def describe(todo: Sequence[Run], directory: str, gflops: float) -> str:
   costs = {run: count_flops(run.config) for run in todo}
   made = sum(costs[run] for run in done)
   left = sum(costs.values()) - made
-  read = reports.find([*done.values()])[0] if done else ()
-  seconds = sum(x.count_seconds() for x in read) or float('inf')
-  speed = 1e9 * gflops or made / seconds
+  seconds = sum(_count_seconds(run, x) for run, x in done.items())
+  speed = 1e9 * gflops or (made / seconds if seconds else 0.0)
   hours = f', {left / speed / 3600:.2g} hours of training' if speed else ''
   return (
     f'{len(done)} of {len(todo)} runs done, {made:.2e} FLOPs; left '
     f'{left:.2e} FLOPs{hours}'
   )
+
+
+def _count_seconds(run, workdir) -> float:
+  phases, rows = run.config.phases, log.read(paths.metrics(workdir))
+  return log.count_seconds(rows, phases.steps, phases.batch_size)
 
 
 def read_counts(run: Run, workdir: str) -> np.ndarray:

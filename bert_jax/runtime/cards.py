@@ -58,12 +58,17 @@ def make_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
   | n | 4,096 |
   """
   lines = [head, ['---'] * len(head), *rows]
-  return '\n'.join(f'| {" | ".join(map(_show, line))} |' for line in lines)
+  return '\n'.join(f'| {" | ".join(map(_show_cell, line))} |' for line in lines)
 
 
-def _show(cell) -> str:
+def _show_cell(cell: Any) -> str:
+  return show(cell).replace('|', r'\|').replace('\n', ' ')
+
+
+def show(cell: Any) -> str:
+  """Returns a text as it is, and a number in few digits."""
   if isinstance(cell, str):
-    return cell.replace('|', r'\|').replace('\n', ' ')
+    return cell
   return f'{cell:.4g}' if isinstance(cell, float) else f'{cell:,}'
 
 

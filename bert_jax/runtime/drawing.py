@@ -17,4 +17,6 @@ def import_matplotlib():
     import matplotlib.font_manager
     import matplotlib.ticker
   logging.getLogger('matplotlib').setLevel(logging.WARNING)
+  # What is drawn are names and words, in which $ begins no formula.
+  matplotlib.rcParams['text.parse_math'] = False
   return matplotlib

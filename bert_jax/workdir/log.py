@@ -6,6 +6,9 @@ import os
 import shutil
 import tempfile
 import threading
+from collections.abc import Sequence
+
+import numpy as np
 
 from bert_jax import errors
 from bert_jax.runtime import files, periodic, storage
@@ -180,6 +183,27 @@ def read(path: str) -> list[dict]:
 def find_facts(rows: list[dict]) -> dict:
   """Returns the newest row on what a run is made of; {} if none is left."""
   return next((row for row in reversed(rows) if row['kind'] == 'run'), {})
+
+
+def count_seconds(
+  rows: Sequence[dict], steps: Sequence[int], batch_sizes: Sequence[int]
+) -> float:
+  """Returns the seconds of training and evaluation, by the logged speed.
+
+  Args:
+    rows: of the log.
+    steps, batch_sizes: of each phase.
+  """
+  ends = np.cumsum([0, *steps])
+  sequences = np.cumsum([0, *np.multiply(steps, batch_sizes)])
+  seconds = sum(x.get('seconds', 0) for x in rows if x['kind'] == 'eval')
+  before = 0
+  for row in (x for x in rows if x['kind'] == 'train'):
+    done = np.interp(row['step'], ends, sequences)
+    speed = row.get('sequences_per_second')
+    seconds += (done - before) / speed if speed else 0
+    before = done
+  return float(seconds)
 
 
 def _drop_rows_after(path: str, step: int) -> dict:

@@ -122,6 +122,16 @@ def test_a_damaged_or_torn_line_is_left_out(tmp_path, line):
   assert [row['step'] for row in log.read(str(path))] == [2]
 
 
+def test_seconds_are_of_training_and_evaluation():
+  rows = [
+    {'kind': 'train', 'step': 10, 'sequences_per_second': 4.0},
+    {'kind': 'train', 'step': 20, 'sequences_per_second': 4.0},
+    {'kind': 'eval', 'step': 20, 'seconds': 5.0},
+  ]
+  # 80 rows and 40 rows at 4 a second.
+  assert log.count_seconds(rows, (10, 10), (8, 4)) == 20 + 10 + 5
+
+
 def test_tensorboard_shows_each_step_once(tmp_path):
   write(tmp_path, 0, [1, 2, 3])
   write(tmp_path, 1, [2, 9])  # resumed: the later steps are logged again
