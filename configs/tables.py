@@ -10,7 +10,8 @@ it.
 
 from typing import Any, NamedTuple
 
-from bert_jax.reproduce.runs import change, count_flops
+from bert_jax.experiments.grid import change
+from bert_jax.experiments.plan import count_flops
 
 
 class Column(NamedTuple):

@@ -35,9 +35,9 @@ gc.set_threshold(100_000, 20, 100)
 # The files that take longest begin first, so that no process waits for another
 # that has one of them left.
 _LONGEST = (
-  'reproduce/main_test.py',
+  'reproduce_test.py',
   'main_test.py',
-  'sweep/main_test.py',
+  'sweep_test.py',
   'train/programs_test.py',
   'finetuning/classes_test.py',
   'finetuning/spans_test.py',

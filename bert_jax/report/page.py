@@ -5,13 +5,13 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax import errors
+from bert_jax.experiments import table
 from bert_jax.report import runs
 from bert_jax.runtime import cards, drawing
-from bert_jax.sweep import results
 
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8">
@@ -49,10 +49,8 @@ def render(found: Sequence[runs.Run], sweeps: Mapping[str, dict]) -> str:
   parts = [_tag('title', title), _tag('h1', title)]
   for path, summary in sweeps.items():
     with runs.checking(path):
-      scored = [x for x in summary['settings'] if x['values']]
-      table = _make_table(results.tabulate(summary))
-      parts += [_tag('h2', f'Sweep {path}'), table]
-      parts += [draw(results.make_figure, scored)] if scored else []
+      rows = table.tabulate(summary)
+      parts += [_tag('h2', f'Sweep {path}'), _make_table(rows)]
   facts = dict.fromkeys(name for run in found for name in run.facts)
   rows = [(x, *(run.facts.get(x, '') for run in found)) for x in facts]
   parts += [_tag('h2', 'Results'), _make_table([('', *named), *rows])]
@@ -83,19 +81,19 @@ def _show_curves(named: Mapping[str, runs.Run]) -> str:
     of = [(k, x.curves[title]) for k, x in named.items() if title in x.curves]
     [run, *others] = named.values()
     marks = run.marks if 'mlm_loss' in title and not others else {}
-    drawn.append(draw(make_figure, title, dict(of[:12]), marks))
+    drawn.append(draw(title, dict(of[:12]), marks))
   nothing = _tag('p', 'Nothing has been logged yet.')
   return f'<div class="charts">{"".join(drawn) or nothing}</div>'
 
 
-def draw(make: Callable[..., Any], *args) -> str:
-  """Returns the figure that `make` makes of arguments, as SVG."""
+def draw(*args) -> str:
+  """Returns the figure of `make_figure` as SVG."""
   file = io.StringIO()
   matplotlib = drawing.import_matplotlib()
   with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
     # Of letters that no font here has: the reader's browser draws the text.
     warnings.filterwarnings('ignore', 'Glyph .* missing from')
-    make(*args).savefig(file, **_FORMAT)
+    make_figure(*args).savefig(file, **_FORMAT)
   # Without the XML header, and as wide as its place on the page.
   _, _, text = file.getvalue().partition('<svg')
   text = re.sub(r' (width|height)="[\d.]+pt"', '', text, count=2)

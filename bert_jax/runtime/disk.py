@@ -19,8 +19,19 @@ def open_file(path: str) -> BinaryIO:
   return open(path, 'rb', _BUFFER, opener=_open_regular)
 
 
+def open_own(path: str, flags: int) -> int:
+  """Opens a regular file to write to, as an opener of `open`.
+
+  Raises:
+    OSError: also for a link, behind which there may be another's file.
+  """
+  if os.path.islink(path):
+    raise OSError(errno.ELOOP, 'it is a link, which is not followed', path)
+  return _open_regular(path, flags | os.O_NOFOLLOW)
+
+
 def _open_regular(path, flags) -> int:
-  descriptor = os.open(path, flags | os.O_NONBLOCK)
+  descriptor = os.open(path, flags | os.O_NONBLOCK, 0o666)
   mode = os.fstat(descriptor).st_mode
   if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # `open` refuses folders
     return descriptor

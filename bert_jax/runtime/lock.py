@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Iterator
 
 from bert_jax import errors
-from bert_jax.runtime import periodic, storage
+from bert_jax.runtime import disk, periodic, storage
 
 _RELEASED = b'released'
 _PERIOD = 15.0  # seconds between looks at the own claim
@@ -53,7 +53,7 @@ def exclusive(
     return
   with errors.explaining(f'cannot write {path}', 'use another directory.'):
     os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
-    opened = open(path, 'a')
+    opened = open(path, 'a', opener=disk.open_own)
   advice = (
     'use a directory on a file system with locks, or in a bucket (gs://).'
   )

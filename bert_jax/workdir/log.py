@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.runtime import files, periodic, storage
+from bert_jax.runtime import disk, files, periodic, storage
 from bert_jax.workdir import event_file, paths
 
 _SECONDS = 60.0  # between uploads
@@ -103,7 +103,7 @@ class Log:
     with self._reported():
       self._mirror.fetch(paths.metrics(''))
       self.evaluation = _drop_rows_after(self.path, step)
-      self._file = open(self.path, 'a', encoding='utf-8')
+      self._file = open(self.path, 'a', encoding='utf-8', opener=disk.open_own)
       os.makedirs(board, exist_ok=True)
       self._board = event_file.EventFile(board, step)
 

@@ -114,7 +114,7 @@ def test_a_sweep_has_a_row_for_each_setting(tmp_path):
   text = show(tmp_path / 's')
   assert '<title>s</title>' in text and '<h2>b</h2>' not in text
   assert find_row(text, '1') == ['2/2', '0.5000', '0.5000', '0.2500', '']
-  assert find_row(text, '2') == ['0/2', '', '', '0.2500', '']
+  assert find_row(text, '2') == ['0/2', '', '', '', '']
   (tmp_path / 's' / 'results.json').write_text('{"settings": [{"values": {}}]}')
   with pytest.raises(errors.UserError, match='no run that ended'):
     show(tmp_path / 's')
@@ -142,7 +142,7 @@ def test_when_a_run_was_last_heard_of_stands_beside_running(tmp_path):
 def test_a_chart_is_the_same_bytes_again_and_takes_the_pages_colour():
   curves = {'<a>': [(1, 3), (2, 4)], '_b': [(1, 4), (2, 3)]}
   marks = {'level': ('y', 3.5), 'place': ('x', 1.5)}
-  drawn, again = (page.draw(page.make_figure, 't', curves, marks) for _ in '12')
+  drawn, again = (page.draw('t', curves, marks) for _ in '12')
   assert drawn == again and drawn.startswith('<svg fill="currentColor"')
   for name in ('&lt;a&gt;', '_b', 'level', 'place'):
     assert f'{name}</text>' in drawn
@@ -150,7 +150,7 @@ def test_a_chart_is_the_same_bytes_again_and_takes_the_pages_colour():
 
 
 def test_letters_that_no_font_has_are_text_for_the_browser(recwarn):
-  drawn = page.draw(page.make_figure, '서울', {'a': [(1, 2), (3, 4)]}, {})
+  drawn = page.draw('서울', {'a': [(1, 2), (3, 4)]}, {})
   assert '서울' in drawn and not recwarn.list
 
 

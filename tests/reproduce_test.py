@@ -10,8 +10,8 @@ import time
 import pytest
 
 from bert_jax import errors
-from bert_jax.reproduce import __main__ as command
-from bert_jax.sweep import share
+from bert_jax import reproduce as command
+from bert_jax.experiments import share
 from tests import commands, processes
 from tests.data import preparation
 from tests.finetuning import made
@@ -87,16 +87,16 @@ write('status.json', json.dumps({'state': 'done'}))
 
 @pytest.fixture
 def fake(monkeypatch):
-  """Replaces the runs by a small program; returns {name: fields} of them."""
+  """Replaces the runs by a small program; returns {name: command} of them."""
   asked = {}
 
-  def make_command(file, fields):
-    asked[str(fields)] = file, fields
+  make_command = share.make_command
+
+  def make_fake(run, overrides):
+    asked[run.name] = make_command(run, overrides)
     return [sys.executable, '-S', '-c', _RUN]
 
-  monkeypatch.setattr(share, 'make_command', make_command)
-  # The hours come from logs, which these runs do not write.
-  monkeypatch.setattr('bert_jax.report.runs.find', lambda folders: ([], {}))
+  monkeypatch.setattr(share, 'make_command', make_fake)
   return asked
 
 
@@ -134,12 +134,10 @@ def test_the_runs_of_a_table_become_its_page(tmp_path, run, fake, capsys):
   assert '| cats | BERT > No NSP | +50.0 |' in text and '| shown |' in text
   run()
   assert read_order(tmp_path) == _NAMES  # nothing is done again
-  given = [fields for _, fields in fake.values()]
-  assert {x['data.dir'] for x in given if 'data.dir' in x} == {
-    f'{tmp_path}/table/data'
-  }
-  tuned = [x for x in given if 'init_from' in x]
-  assert not any('data.layout' in x for x in tuned)
+  for name, words in fake.items():
+    is_model = 'texts' not in name
+    assert (f'--config.data.dir={tmp_path}/table/data' in words) == is_model
+    assert ('--config.data.layout=sentences' in words) == is_model
 
 
 def test_a_plan_does_nothing(tmp_path, run, capsys):

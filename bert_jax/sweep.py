@@ -15,8 +15,8 @@ The grid 'glue=all' runs all tasks of GLUE in the folder, and ends with their
 mean and a zip for GLUE's leaderboard.
 
 At the end: a table of the scores on dev by setting, mean and standard deviation
-over the seeds, in --workdir also as results.json and, with matplotlib, as
-results.png. The exit code comes from the runs that failed (docs/exit_codes.md).
+over the seeds, in --workdir also as results.json. The exit code comes from the
+runs that failed (docs/exit_codes.md).
 """
 
 import os
@@ -34,13 +34,12 @@ def main() -> int:
   import jax
 
   from bert_jax import config_check
+  from bert_jax.experiments import grid, share, table
   from bert_jax.runtime import files, storage
-  from bert_jax.sweep import grid, results, share
   from bert_jax.workdir import paths
 
-  # Accelerators are for the runs.
-  jax.config.update('jax_platforms', 'cpu')
-  given = flags.FLAGS
+  jax.config.update('jax_platforms', 'cpu')  # accelerators are for the runs
+  given, flag = flags.FLAGS, flags.FLAGS['config']
   config, directory = given.config, storage.resolve(given.workdir)
   config_check.check(config)
   if config.task == 'pretraining':
@@ -48,55 +47,37 @@ def main() -> int:
       'a sweep compares scores on dev, which pre-training does not have; give '
       'a config for fine-tuning, such as configs/glue.py:rte.'
     )
-  runs = grid.parse(given.grid, config)
-  share.check_inputs(directory, config, runs[0])
-  share.check_config(directory, config, runs)
-  flag = given['config']
-  file = config_flags.get_config_filename(flag)
-  overrides = config_flags.get_override_values(flag)
-
-  def make_command(run):
-    return share.make_command(file, overrides | run.fields)
-
-  for found, failed in share.work(directory, runs, make_command):  # noqa: B007
-    summary = results.summarise(runs, found)
-    path = paths.results(directory)
+  runs = grid.parse(given.grid, config, config_flags.get_config_filename(flag))
+  share.claim_directory(directory, config, runs)
+  overrides, path = (
+    config_flags.get_override_values(flag),
+    paths.results(directory),
+  )
+  for results, failed in share.work(directory, runs, overrides):  # noqa: B007
+    summary = table.summarise(runs, results)
     with errors.explaining(f'cannot write {path}'):
       files.write_json(path, summary)
-  print('\n'.join(['', *results.render(summary)]))
-  _report(directory, summary, config)
+  print('\n'.join(['', *table.render(summary), *table.describe_best(summary)]))
+  if summary['glue'] and summary['glue']['tasks']:
+    _submit(directory, summary['glue'], config)
+  print(f'  {path}')
   return share.report_failures(failed)
 
 
-def _report(directory, summary, config):
-  """Prints what was best and draws the picture."""
-  from bert_jax.sweep import grid, results
+def _submit(directory, found, config):
+  """Prints the mean over tasks of GLUE, and writes what its leaderboard takes."""
+  from bert_jax.finetuning import leaderboard
 
-  best, setting, glue = (summary[x] for x in ('best', 'best_setting', 'glue'))
+  best = {k: x for k, x in found['tasks'].items() if k != leaderboard.LEFT_OUT}
   if best:
-    print(f'best run: {best["run"]}, {best["metric"]} {best["value"]:.4f}')
-  if setting and setting['fields']:
-    fields = ', '.join(f'{k}={v}' for k, v in setting['fields'].items())
-    print(f'best mean: {fields}, {setting["metric"]} {setting["mean"]:.4f}')
-  written = ['results.json']
-  if glue and glue['mean'] is not None:
-    tasks = glue['tasks']
-    names = ', '.join(x for x in tasks if x != grid.LEFT_OUT)
-    print(f'mean over {names} (without WNLI): {glue["mean"]:.4f}')
-    path = os.path.join(directory, 'submission.zip')
-    missing = results.write_submission(path, directory, tasks, config)
-    if missing is not None:
-      written.append('submission.zip')
-    if missing:
-      print(f'submission.zip lacks {", ".join(missing)}, which GLUE asks for')
-  if summary['done']:
-    try:
-      results.draw(os.path.join(directory, 'results.png'), summary)
-      written.append('results.png')
-    except errors.UserError as error:
-      print(error)
-  for name in written:
-    print(f'  {os.path.join(directory, name)}')
+    print(f'mean over {", ".join(best)} (without WNLI): {found["mean"]:.4f}')
+  path = os.path.join(directory, 'submission.zip')
+  runs = {k: os.path.join(directory, x['run']) for k, x in best.items()}
+  missing = leaderboard.write(path, runs, config)
+  if missing:
+    print(f'submission.zip lacks {", ".join(missing)}, which GLUE asks for')
+  if missing is not None:
+    print(f'  {path}')
 
 
 def _define_flags():

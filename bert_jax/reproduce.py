@@ -27,10 +27,9 @@ def main() -> int:
   """Runs the command; returns 0 if all runs are done."""
   import jax
 
+  from bert_jax.experiments import claims, plan, share
   from bert_jax.pretraining import training_data
-  from bert_jax.reproduce import page, runs
   from bert_jax.runtime import files, lock, storage
-  from bert_jax.sweep import share
 
   jax.config.update('jax_platforms', 'cpu')  # accelerators are for the runs
   given, flag = flags.FLAGS, flags.FLAGS['config']
@@ -39,39 +38,34 @@ def main() -> int:
   table, data = _read_table(given.table, c, file), storage.resolve(given.data)
   if not storage.exists(data):
     raise errors.UserError(f'--data={data} does not exist; name a folder.')
-  cells = runs.list_runs(table, c, file, directory, data)
+  cells = plan.list_runs(table, c, file, directory, data)
   todo = [*dict.fromkeys(run for column in cells.values() for run in column)]
   todo.sort(key=lambda run: (run.config.seed, run.needs != ()))
   for name, column in table.columns.items():
     if (table.rows[0].name, name) not in cells:
       print(f'no {name}: {data} has no {column.folder}')
-  print(runs.describe(todo, directory, given.gflops), flush=True)
+  print(plan.describe(todo, directory, given.gflops), flush=True)
   if given.dry_run:
     return 0
-  share.check_config(directory, c, [])  # names of runs have the rest
+  share.claim_directory(directory, c, [])  # names of runs have the rest
   while True:
     try:
       training_data.prepare_data(c, directory)
       break
     except lock.Held:  # another process prepares them
       time.sleep(1)
-  overrides = config_flags.get_override_values(flag)
-
-  def make_command(run):
-    own = {} if run.needs else overrides
-    return share.make_command(run.file, own | run.fields)
-
   name = f'table{given.table}' if given.table.isdigit() else given.table
   path, counts = os.path.join(directory, f'{name}.md'), {}
-  for finished, failed in share.work(directory, todo, make_command):  # noqa: B007
+  command = shlex.join(['python', '-m', 'bert_jax.reproduce', *sys.argv[1:]])
+  overrides = config_flags.get_override_values(flag)
+  for results, failed in share.work(directory, todo, overrides):  # noqa: B007
     for run in todo:
-      if run.name in finished and run.name not in counts:
+      if run.name in results and run.name not in counts:
         folder = os.path.join(directory, run.name)
-        counts[run.name] = runs.read_counts(run, folder)
-    done = runs.describe(todo, directory, given.gflops)
-    command = shlex.join(['python', '-m', 'bert_jax.reproduce', *sys.argv[1:]])
+        counts[run.name] = claims.read_counts(run, folder)
+    done = plan.describe(todo, directory, given.gflops)
     about = f'`{command}`\n\n{done}'
-    text = page.render(table, cells, finished, counts, about)
+    text = claims.render(table, cells, results, counts, about)
     with errors.explaining(f'cannot write {path}'):
       files.write_text(path, text)
     print(done, flush=True)

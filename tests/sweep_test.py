@@ -7,8 +7,8 @@ import time
 import pytest
 
 from bert_jax import errors
-from bert_jax.sweep import __main__ as command
-from bert_jax.sweep import share
+from bert_jax import sweep as command
+from bert_jax.experiments import share
 from tests import commands, processes
 from tests.finetuning import made
 
@@ -26,7 +26,7 @@ def test_pretraining_is_refused(tmp_path):
 
 
 def test_results_that_cannot_be_written_are_one_line(tmp_path, monkeypatch):
-  monkeypatch.setattr(share, 'check_inputs', lambda *_: None)
+  monkeypatch.setattr(share, 'claim_directory', lambda *_: None)
   monkeypatch.setattr(share, 'work', lambda *_: [({}, {})])
   (tmp_path / 'results.json').mkdir()
   given = (

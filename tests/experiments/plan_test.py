@@ -1,20 +1,19 @@
-"""Tests of the runs of a table, and of what tells whether a claim is shown."""
+"""Tests of the runs of a table."""
 
 import json
 import runpy
 
-import numpy as np
 import pytest
 
 from bert_jax.config import pretraining
+from bert_jax.experiments import plan
 from bert_jax.finetuning import starting
 from bert_jax.finetuning.readers import glue
-from bert_jax.reproduce import runs
 from tests.finetuning import spans_test
 
 PATH = 'configs/tables.py'
 TABLES = runpy.run_path(PATH)['get_tables']
-_SQUAD = spans_test.make_squad(
+SQUAD = spans_test.make_squad(
   (f'{i}', 'who?', 'a cat and a dog', [(x, 2)])
   for i, x in enumerate(('cat', 'cat and'))
 )
@@ -34,7 +33,7 @@ def data(tmp_path_factory):
     for split in ('train', 'dev'):
       (folder / known.files[split]).write_text(text)
   for folder, file, text in (
-    ('SQuAD', '{}-v1.1.json', json.dumps(_SQUAD)),
+    ('SQuAD', '{}-v1.1.json', json.dumps(SQUAD)),
     ('CoNLL-2003', '{}.conll', 'Ann B-PER\nran O\n'),
   ):
     (root / folder).mkdir()
@@ -44,7 +43,7 @@ def data(tmp_path_factory):
 
 
 def list_runs(table, c, data):
-  return runs.list_runs(table, c, 'configs/tiny.py:x=/y', '/runs', data)
+  return plan.list_runs(table, c, 'configs/tiny.py:x=/y', '/runs', data)
 
 
 def make_config(budget):
@@ -78,7 +77,7 @@ def test_every_run_of_a_table_can_work(data, budget, number, models, cells):
   assert not [x for x in names if ',' in x]  # to init_from, these are two
   needed = {name for run in every - starts for name in run.needs}
   assert needed == {x.name for x in starts}
-  assert all(runs.count_flops(run.config) > 0 for run in every)
+  assert all(plan.count_flops(run.config) > 0 for run in every)
   for run in every - starts:
     starting._check_layers(run.config)  # there are as many as features need
 
@@ -117,7 +116,7 @@ def test_equal_flops_are_equal(data):
   c = make_config('cpu_quarter')
   found = list_runs(TABLES(c)['6'], c, data)
   costs = {
-    row: runs.count_flops(own[0].config)
+    row: plan.count_flops(own[0].config)
     for (row, column), own in found.items()
     if not column
   }
@@ -139,87 +138,3 @@ def test_claims_are_the_papers():
   assert ('perplexity', '4x128x2', '2x128x2') in tables['6'].list_claims()
   assert ('NER', '80/10/10', '100/0/0') in tables['8'].list_claims()
   assert ('MNLI-m', '100/0/0', '80/10/10') in tables['8'].list_claims()
-
-
-def make_run(task, needs=('seed=0',), **data):
-  c = pretraining('tiny')
-  c.task = task
-  c.data.update(data)
-  return runs.Run('x', '', {}, c, needs)
-
-
-def test_what_a_run_got_right_is_read_from_what_it_leaves(tmp_path, data):
-  folder = tmp_path / 'predictions'
-  folder.mkdir()
-
-  def read(run):
-    counts = runs.read_counts(run, str(tmp_path))
-    return counts.tolist(), float(runs.score(counts.sum(0)))
-
-  (folder / 'dev.tsv').write_text(
-    'id\tlabel\tprediction\n0\ta\ta\n1\tb\ta\n2\tb\tb\n3\tb\tb\n'
-  )
-  rows = [[1, 1, 1], [0, 1, 1], [1, 1, 1], [1, 1, 1]]
-  assert read(make_run('classification')) == (rows, 75)
-  (folder / 'dev.conll').write_text(
-    'Ann B-PER B-PER\nran O B-LOC\n\nBob B-PER O\n'.replace(' ', '\t')
-  )
-  assert read(make_run('tagging')) == ([[1, 2, 1], [0, 0, 1]], 50)
-  (folder / 'dev.conll').write_text('ran\tO\tO\n')
-  assert read(make_run('tagging')) == ([[0, 0, 0]], 0)
-  (folder / 'dev.predictions.json').write_text('{"1": "cat", "0": "cat"}')
-  files = ','.join(f'{x}={data}/SQuAD/{x}-v1.1.json' for x in ('train', 'dev'))
-  counts, f1 = read(make_run('spans', input=files))
-  assert counts == [[pytest.approx(2 / 3), 1, 1], [1, 1, 1]]
-  assert f1 == pytest.approx(500 / 6)
-  results = {'metrics': {'mlm_perplexity': 12.5}}
-  (tmp_path / 'results.json').write_text(json.dumps(results))
-  assert read(make_run('pretraining', needs=())) == ([[0.125, 1, 1]], 12.5)
-
-
-def make_counts(shares, rows=400):
-  """Returns counts of seeds that get these shares of the rows right."""
-  hits = np.stack([np.arange(rows) < share * rows for share in shares])
-  return np.stack([hits, *np.ones((2, *hits.shape))], -1)
-
-
-def test_resamples_are_of_seeds_and_of_rows():
-  ours = make_counts([0.6, 0.8, 0.7])
-  assert not runs.compare(ours, ours).any()
-  # All seeds alike: what is left is the choice of rows, of which 40 differ.
-  alike, better = make_counts([0.5] * 3), make_counts([0.6] * 3)
-  drawn = runs.compare(better, alike)
-  assert drawn.mean() == pytest.approx(10, abs=0.3)
-  assert drawn.std() == pytest.approx(100 * (0.1 * 0.9 / 400) ** 0.5, rel=0.1)
-  # One row: what is left is the choice of seeds.
-  seeds = np.array([0.01, 0.02, 0.06]).reshape(3, 1, 1)
-  ours = np.concatenate([seeds, *np.ones((2, 3, 1, 1))], -1)
-  drawn = runs.compare(ours, ours * [[[0, 1, 1]]])
-  assert drawn.mean() == pytest.approx(3, abs=0.15)
-  spread = np.std([1, 2, 6]) / 3**0.5
-  assert drawn.std() == pytest.approx(spread, rel=0.1)
-  # The seeds of both are drawn together.
-  pairs = runs.compare(make_counts([0.2, 0.9]), make_counts([0.1, 0.8]))
-  assert pairs.std() < 3
-
-
-def test_claims_about_nothing_are_seldom_shown(monkeypatch):
-  monkeypatch.setattr(runs, '_RESAMPLES', 200)
-  rng = np.random.default_rng(1)
-
-  def draw(seeds, rows=60):
-    """Returns counts of models that differ as much as their seeds do."""
-    skill = rng.normal(0.4, 1, (seeds, 1)) + rng.normal(0, 1, rows)
-    hits = skill + rng.normal(0, 1, (seeds, rows)) > 0
-    return np.stack([hits, *np.ones((2, *hits.shape))], -1)
-
-  shown = {
-    seeds: np.mean(
-      [
-        np.quantile(runs.compare(draw(seeds), draw(seeds)), 0.025) > 0
-        for _ in range(100)
-      ]
-    )
-    for seeds in (2, 5)
-  }
-  assert 0 < shown[5] < 0.1 and shown[2] < 0.2

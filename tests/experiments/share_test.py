@@ -4,6 +4,7 @@ Most runs here are a small program that leaves what a run leaves.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -11,13 +12,14 @@ import subprocess
 import sys
 import threading
 import time
+from unittest import mock
 
 import pytest
 
 from bert_jax import errors
 from bert_jax.config import recipes, to_json
+from bert_jax.experiments import grid, share
 from bert_jax.runtime import signals, storage
-from bert_jax.sweep import grid, share
 from tests import waiting
 from tests.finetuning import made
 
@@ -47,16 +49,19 @@ write('status.json', {'state': 'done'})
 def work(folder, seeds=3, actions=None, needs=None):
   """Returns {run: score}, {run: exit code}, and how often there was news."""
   values = ','.join(map(str, range(seeds)))
-  runs = grid.parse(f'seed={values}', recipes.finetuning())
+  runs = grid.parse(f'seed={values}', recipes.finetuning(), '')
   needs = needs or {}
-  runs = [run._replace(needs=needs.get(run.name, ())) for run in runs]
+  runs = [
+    dataclasses.replace(run, needs=needs.get(run.name, ())) for run in runs
+  ]
 
-  def command(run):
+  def command(run, overrides):
     seed = run.fields['seed']
     action = (actions or {}).get(seed, 'quick')
     return [sys.executable, '-S', '-c', _RUN, f'0.{seed}', action]
 
-  news = list(share.work(str(folder), runs, command))
+  with mock.patch.object(share, 'make_command', command):
+    news = list(share.work(str(folder), runs, {}))
   results, failed = news[-1]
   scores = {name: x['metrics']['f1'] for name, x in results.items()}
   return scores, failed, len(news)
@@ -135,7 +140,7 @@ def test_a_run_waits_for_the_one_that_it_needs(tmp_path, capsys):
 
 _SHARE = """
 import sys
-from tests.sweep import share_test
+from tests.experiments import share_test
 print('ready', flush=True)
 sys.stdin.readline()
 share_test.work(sys.argv[1], 6, dict.fromkeys(range(6), 'slow'))
@@ -187,10 +192,9 @@ def test_what_a_killed_process_left_is_taken_over(tmp_path, monkeypatch):
 
 _ORPHAN = """
 import os, subprocess, sys
-child = '''
-import os, sys, time
-from bert_jax.runtime import process_pool
-process_pool.end_with(int(sys.argv[1]))
+from bert_jax.experiments import share
+child = share._CHILD.partition('runpy.run')[0] + '''
+import os, time
 print(os.getpid(), flush=True)
 time.sleep(60)
 '''
@@ -220,9 +224,10 @@ storage.write(workdir + '/results.json', json.dumps(results).encode())
 storage.write(workdir + '/status.json', json.dumps({'state': 'done'}).encode())
 print('done')
 """
-  [run] = grid.parse('seed=0', recipes.finetuning())
+  runs = grid.parse('seed=0', recipes.finetuning(), '')
   command = [sys.executable, '-c', program]
-  [*_, (results, failed)] = share.work(remote, [run], lambda run: command)
+  with mock.patch.object(share, 'make_command', lambda *_: command):
+    [*_, (results, failed)] = share.work(remote, runs, {})
   assert failed == {} and results['seed=0']['metrics'] == {'f1': 1}
   assert storage.read(f'{remote}/seed=0/output.txt') == b'done\n'
 
@@ -250,7 +255,10 @@ def test_a_run_is_done_when_it_says_so(tmp_path):
 def check(tmp_path, text, **changes):
   c = recipes.finetuning()
   c.update_from_flattened_dict(changes)
-  share.check_config(str(tmp_path / 'sweep'), c, grid.parse(text, c))
+  sweep = tmp_path / 'sweep'
+  if not sweep.exists():  # without inputs to check
+    write(sweep, 'sweep.json', json.loads(to_json(c)))
+  share.claim_directory(str(sweep), c, grid.parse(text, c, ''))
 
 
 def test_the_grid_may_change_but_nothing_else(tmp_path):
@@ -299,7 +307,8 @@ def test_inputs_are_checked_before_a_sweep_claims_its_folder(tmp_path):
   def check(**changes):
     with c.ignore_type():
       c.update_from_flattened_dict(changes)
-    share.check_inputs(str(sweep), c, grid.parse('seed=0', c)[0])
+    runs = grid.parse('seed=0,1', c, '')
+    share.claim_directory(str(sweep), c, runs)
 
   with pytest.raises(errors.UserError, match=r'data.input=.*gleu'):
     check(**{'data.input': str(tmp_path / 'gleu')})
@@ -307,8 +316,20 @@ def test_inputs_are_checked_before_a_sweep_claims_its_folder(tmp_path):
     check(**{'data.input': texts, 'finetuning.reinit_layers': 9})
   assert not sweep.exists()
   check(**{'finetuning.reinit_layers': 0})
-  share.check_config(str(sweep), c, grid.parse('seed=0,1', c))
-  check(**{'data.input': 'deleted'})  # the sweep has begun
+  (tmp_path / 'texts' / 'train.csv').unlink()
+  check()  # the sweep has begun, and nothing is read again
+
+
+@pytest.mark.parametrize('name', ['output.txt', '.sweep.lock'])
+def test_no_link_is_followed(tmp_path, name):
+  mine = tmp_path / 'mine'
+  (tmp_path / 'sweep' / 'seed=0').mkdir(parents=True)
+  os.symlink(mine, tmp_path / 'sweep' / 'seed=0' / name)
+  with pytest.raises(
+    errors.UserError, match=f'cannot write .*{name}: it is a '
+  ):
+    work(tmp_path / 'sweep', 1)
+  assert not mine.exists()
 
 
 @pytest.mark.parametrize(

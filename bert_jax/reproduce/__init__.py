@@ -1,1 +1,0 @@
-"""The paper's tables, trained and tested by one command."""

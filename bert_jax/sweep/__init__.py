@@ -1,1 +1,0 @@
-"""Fine-tuning with every combination of some fields' values."""
