@@ -27,7 +27,7 @@ def test_blimp_zorro_and_tsv_are_read(tmp_path):
   blimp = write(tmp_path / 'p.jsonl', *map(json.dumps, lines))
   zorro = write(tmp_path / 'z.txt', 'wrong .', 'right .', 'bad', 'good')
   tsv = write(tmp_path / 't.tsv', 'sentence_good\tsentence_bad', 'f g\th')
-  assert score.read_items(f'{blimp},{tsv},{zorro}', two_lines=True) == [
+  assert score.read_items([blimp, tsv, zorro], two_lines=True) == [
     ('agreement', ('a b', 'a c')),
     ('p', ('d', 'e')),
     ('t', ('f g', 'h')),
@@ -36,15 +36,15 @@ def test_blimp_zorro_and_tsv_are_read(tmp_path):
   ]
   head = 'pairID\tsentence_bad\tsentence_good\tUID'
   named = write(tmp_path / 'n.tsv', head, '1\tbad\tgood\tsome')
-  assert score.read_items(named) == [('some', ('good', 'bad'))]
+  assert score.read_items([named]) == [('some', ('good', 'bad'))]
   (tmp_path / 'more').mkdir()
   paths = [
     write(tmp_path / name, 'a\tb')
     for name in ('z.v1.tsv', 'z.v2.tsv', 'dev.tsv', 'more/dev.tsv')
   ]
-  names = [name for name, _ in score.read_items(','.join(paths))]
+  names = [name for name, _ in score.read_items(paths)]
   assert names == ['z.v1', 'z.v2', *paths[2:]]
-  assert score.read_items(zorro)[:2] == [
+  assert score.read_items([zorro])[:2] == [
     (None, ('wrong .',)),
     (None, ('right .',)),
   ]
@@ -63,14 +63,13 @@ def test_blimp_zorro_and_tsv_are_read(tmp_path):
 )
 def test_what_cannot_be_scored_is_said(tmp_path, name, lines, flag, message):
   with pytest.raises(errors.UserError, match=message):
-    score.read_items(write(tmp_path / name, *lines), flag)
+    score.read_items([write(tmp_path / name, *lines)], flag)
 
 
 def test_sentences_and_pairs_do_not_mix(tmp_path):
-  write(tmp_path / 'a.txt', 'a')
-  write(tmp_path / 'b.tsv', 'a\tb')
+  paths = write(tmp_path / 'a.txt', 'a'), write(tmp_path / 'b.tsv', 'a\tb')
   with pytest.raises(errors.UserError, match='both sentences and pairs'):
-    score.read_items(str(tmp_path))
+    score.read_items(paths)
 
 
 def test_ties_count_half_and_unknown_words_are_counted():

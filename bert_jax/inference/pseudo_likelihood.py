@@ -1,10 +1,8 @@
 """Scores sentences by their pseudo-log-likelihood.
 
-A sentence's score is the sum of the log-probabilities of its word pieces, each
-predicted from all others (Salazar et al., 2020, arXiv 1910.14659) except the
-later pieces of its own word, which are masked too: otherwise they would give
-rare words away (PLL-word-l2r, Kauf and Ivanova, 2023, arXiv 2305.10588). With a
-causal model, it is the log-likelihood.
+It is the sum of the log-probabilities of the word pieces, each predicted from all
+others (arXiv 1910.14659) except the later pieces of its own word, which would give
+it away (PLL-word-l2r, arXiv 2305.10588). Of a causal model, it is the likelihood.
 """
 
 import dataclasses
@@ -22,55 +20,39 @@ from bert_jax.runtime import progress
 from bert_jax.tokenization.tokenizer import Tokenizer
 
 _TOKENS = 2048  # per batch, about: on a CPU, its logits stay in the cache
+Ids = Sequence[int]  # of a sentence, without special tokens
+Words = list[tuple[int, int]]  # where words begin and end in them
 
 
-def split_words(
-  ids: Sequence[int], tokenizer: Tokenizer
-) -> list[tuple[int, int]]:
-  """Returns (begin, end) of each word of a sentence without special tokens."""
+def split_words(ids: Ids, tokenizer: Tokenizer) -> Words:
+  """Returns where the words of a sentence are."""
   pieces = tokenizer.tokens(ids)
   starts = [i for i, x in enumerate(pieces) if not (i and x.startswith('##'))]
   return list(itertools.pairwise([*starts, len(ids)]))
 
 
 def choose_words(
-  first: Sequence[int],
-  second: Sequence[int],
-  tokenizer: Tokenizer,
-  full: bool = False,
-) -> list[list[tuple[int, int]]]:
+  first: Ids, second: Ids, tokenizer: Tokenizer, full: bool = False
+) -> list[Words]:
   """Returns the words of two sentences that decide which is likelier.
 
-  If they differ in one word, the probabilities of the two words, given the
-  others, have the ratio of the probabilities of the sentences. Then these words
-  are returned, unless `full`; otherwise all words or, of equal sentences, none.
+  If they differ in one, these two, unless `full`: their probabilities, given the
+  others, have the ratio of the sentences'. Else all or, of equal sentences, none.
   """
   words = [split_words(ids, tokenizer) for ids in (first, second)]
-  differ = [
-    (a, b)
-    for a, b in zip(*words, strict=False)
-    if first[slice(*a)] != second[slice(*b)]
-  ]
+  both = zip(*words, strict=False)
+  differ = [x for x in both if first[slice(*x[0])] != second[slice(*x[1])]]
   if len(words[0]) != len(words[1]) or len(differ) > (not full):
     return words
   return [[x[k] for x in differ] for k in range(2)]
 
 
 def score(
-  model: source.Source,
-  sentences: Sequence[Sequence[int]],
-  words: Sequence[Sequence[tuple[int, int]]],
+  model: source.Source, sentences: Sequence[Ids], words: Sequence[Words]
 ) -> np.ndarray:
-  """Computes the pseudo-log-likelihood of words of sentences, in float32.
-
-  Args:
-    sentences: ids of N sentences, without special tokens.
-    words: (begin, end) of the words of each sentence to score.
-
-  Returns:
-    Sums of log-probabilities in nats, float64 [N].
-  """
-  tokenizer, config = model.tokenizer, model.config
+  """Returns the pseudo-log-likelihood of each sentence's words, float64 [N]."""
+  tokenizer, size = model.tokenizer, model.tokenizer.size
+  config = dataclasses.replace(model.config, dtype='float32')
   rows = [np.array([tokenizer.cls_id, *x, tokenizer.sep_id]) for x in sentences]
   longest = max(rows, key=len, default=())
   if len(longest) > config.max_positions:
@@ -85,66 +67,45 @@ def score(
     for begin, end in spans
     for first in range(begin, end)
   ]
-  found, pending = np.zeros(len(rows)), None
+  batches = _make_batches(model, rows, np.array(masks, int).reshape(-1, 3))
+  sums, pending = np.zeros(len(rows)), None
   with progress.Progress(len(masks), 'pieces', 'scoring') as bar:
-    for batch, mine in _make_batches(model, rows, np.array(masks, int)):
-      values = _compute(
-        model.params,
-        batch,
-        dataclasses.replace(config, dtype='float32'),
-        tokenizer.size,
-      )
-      if pending is not None:  # read while the next batch is computed
-        _add(found, *pending, bar)
-      pending = mine, values
-    if pending is not None:
-      _add(found, *pending, bar)
-  return found
+    for part, batch in itertools.chain(batches, [(None, None)]):
+      before = pending  # read while the next batch is computed
+      pending = batch and (part, _compute(model.params, batch, config, size))
+      if before is not None:
+        part, values = before
+        np.add.at(sums, part, jax.device_get(values)[: len(part)])
+        bar.update(len(part))
+  return sums
 
 
-def _add(found, rows, values, bar):
-  np.add.at(found, rows, jax.device_get(values)[: len(rows)])
-  bar.update(len(rows))
-
-
-def _make_batches(model, rows, masks) -> Iterator[tuple[dict, np.ndarray]]:
-  """Yields batches of rows of similar length, and the sentence of each row.
-
-  Args:
-    rows: ids of each sentence, with special tokens.
-    masks: (sentence, first, end) of what a row masks, int [M, 3].
-  """
+def _make_batches(model, rows, masks) -> Iterator[tuple[np.ndarray, dict]]:
+  """Yields (row, of M, that each masks, batch); masks are (row, first, end)."""
   sizes = np.array([len(row) for row in rows])
   steps = np.where(sizes <= 32, 4, 32)  # few shapes are compiled
   lengths = np.minimum(-(-sizes // steps) * steps, model.config.max_positions)
-  for length in np.unique(lengths[masks[:, 0]] if len(masks) else []):
-    own = masks[lengths[masks[:, 0]] == length]
-    size = min(-(-_TOKENS // length), len(own))
-    for start in range(0, len(own), size):
-      part = own[start : start + size]
-      yield _mask(model, rows, part, (size, length)), part[:, 0]
-
-
-def _mask(model, rows, masks, shape):
-  """Returns a batch of this shape; rows after the last mask are padding."""
-  words, places = model.tokenizer, np.arange(shape[1])
-  ids = np.full(shape, words.pad_id, np.int32)
-  sizes = np.ones((shape[0], 1), int)  # a softmax over no tokens is NaN
-  targets, first = np.zeros((2, shape[0]), np.int32)
-  for i, (row, at, end) in enumerate(masks):
-    sizes[i] = len(rows[row])
-    ids[i, : sizes[i, 0]] = rows[row]
-    targets[i], first[i] = rows[row][at], at
-    # A model that reads from the right predicts a piece from the later ones.
-    ids[i, at : at + 1 if model.config.reverse else end] = words.mask_id
-  return {
-    'input_ids': ids,
-    'input_mask': (places < sizes).astype(np.int32),
-    'segment_ids': np.zeros_like(ids),
-    # A causal model's hidden state predicts the token beside its own.
-    'masked_lm_positions': first[:, None] - model.config.target_offset,
-    'masked_lm_ids': targets[:, None],
-  }
+  for length in np.unique(lengths[masks[:, 0]]):
+    alike = masks[lengths[masks[:, 0]] == length]
+    count, places = min(-(-_TOKENS // length), len(alike)), np.arange(length)
+    for part in np.split(alike, range(count, len(alike), count)):
+      # The last batch is filled up with rows that it has.
+      of, first, end = np.resize(part, (count, 3)).T[..., None]
+      ids = np.full((count, length), model.tokenizer.pad_id, np.int32)
+      for row, i in zip(ids, of[:, 0], strict=True):
+        row[: sizes[i]] = rows[i]
+      # A model that reads from the right predicts a piece from the later ones.
+      end = first + 1 if model.config.reverse else end
+      hidden = (first <= places) & (places < end)
+      batch = {
+        'input_ids': np.where(hidden, np.int32(model.tokenizer.mask_id), ids),
+        'input_mask': np.int32(places < sizes[of]),
+        'segment_ids': np.zeros_like(ids),
+        # A causal model's hidden state predicts the token beside its own.
+        'masked_lm_positions': np.int32(first - model.config.target_offset),
+        'masked_lm_ids': np.take_along_axis(ids, first, 1),
+      }
+      yield part[:, 0], batch
 
 
 @precision.jit_inference('config', 'size')
