@@ -221,7 +221,7 @@ def test_a_stopped_run_goes_on_with_what_may_change(tmp_path, capfd):
   with pytest.raises(errors.UserError, match='belongs to another config'):
     main.run(small_config(text, 'learning_rate=0.5,mesh.model=2'), run)
   capfd.readouterr()
-  same = 'skip_corrupt=true,eval.every=5,eval.sequences=8'
+  same = 'workers=0,eval.every=5,eval.sequences=8'
   other = 'mesh.model=2,remat=layer'
   main.run(small_config(text, f'{same},{other}'), run)
   out = capfd.readouterr().out
@@ -229,7 +229,7 @@ def test_a_stopped_run_goes_on_with_what_may_change(tmp_path, capfd):
   (line,) = [x for x in out.splitlines() if 'no longer bit-identical' in x]
   assert "compute.remat was 'none', is 'layer'; mesh.model was 1, is 2" in line
   (line,) = [x for x in out.splitlines() if 'not change the result' in x]
-  assert 'data.skip_corrupt was False, is True; eval.every was 1' in line
+  assert 'data.workers was 1, is 0; eval.every was 1' in line
 
   rows = log.read(os.path.join(run, 'metrics.jsonl'))
   first, second = (row['changed'] for row in rows if row['kind'] == 'run')

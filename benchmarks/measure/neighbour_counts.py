@@ -142,7 +142,7 @@ def count(config, phase: task.Phase, targets: dict):
   with progress.Progress(len(reader), 'rows', 'counting') as bar:
     for start in range(0, len(reader), _AT_ONCE):
       which = np.arange(start, min(start + _AT_ONCE, len(reader)))
-      rows = reader.rows(which, length, *special, config.data.pack)
+      rows = reader.rows(which, *special)
       real = rows['input_mask'] > 0
       inner = real & ~np.isin(rows['input_ids'], special)
       ids = rows['input_ids'].ravel().astype(np.int64)

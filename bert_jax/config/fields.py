@@ -238,12 +238,6 @@ FIELDS: dict[str, Field] = {
     _PROCESSES,
     SAME_RESULT,
   ),
-  'data.skip_corrupt': Field(
-    False,
-    'skip and count corrupt records instead of stopping',
-    # It matters only if a record is corrupt, which otherwise ends the run.
-    resume=SAME_RESULT,
-  ),
   'data.dir': Field(
     '',
     'directory of prepared data, local or gs://; empty is WORKDIR/data',

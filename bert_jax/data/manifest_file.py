@@ -18,6 +18,7 @@ from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer, unknown
 
 NAME = 'manifest.json'
+FORMAT = 2  # of the files for pre-training, see `store`
 _CHECKSUM = 'checksum'
 
 # The share of tokens in no row to warn of; a single pass leaves out up to a tenth of
@@ -60,6 +61,12 @@ def read(directory: str, part: str = 'lengths') -> dict:
     raise errors.UserError(
       f'{path} has no {part!r}: {directory} was made for another task '
       '(pre-training or fine-tuning); name another folder.'
+    )
+  if part == 'lengths' and found.get('format') != FORMAT:
+    raise errors.UserError(
+      f'{directory} was prepared by another version of bert_jax, whose files '
+      'this one cannot read; delete it, and prepare the data again by the same '
+      'command.'
     )
   return found
 
@@ -223,6 +230,7 @@ def sum_up(
     dropped['duplicate_documents'] = duplicates
   return {
     'version': bert_jax.__version__,
+    'format': FORMAT,
     'recipe': recipe.to_dict(),
     'accents': accents,
     'inputs': [

@@ -65,7 +65,7 @@ def mask_tokens(
 
   Args:
     batch: `input_ids`, `input_mask` [B, S] and others; packed rows have
-      `sequence_ids` and `position_ids`, as `records.Reader.rows` makes them.
+      `sequence_ids` and `position_ids`, as `store.Reader.rows` makes them.
     keys: [B] uint64, or [B, N] for rows of up to N pairs.
     mix: probabilities of [MASK], a random token, the same token; they sum to 1.
     size: P, from `count_predictions` of this rate or a higher one.

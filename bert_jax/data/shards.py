@@ -1,6 +1,6 @@
 """Logical shards: the units of memory, of parallel work and of resuming.
 
-A shard's records are a pure function of its documents, the vocabulary and the
+A shard's files are a pure function of its documents, the vocabulary and the
 recipe, whichever process makes them, and in whatever order.
 """
 
@@ -21,9 +21,9 @@ from bert_jax.data import (
   document_spill,
   hashing,
   heldout,
+  layout,
   pairs,
-  records,
-  row_format,
+  store,
   vocab_pieces,
 )
 from bert_jax.data.recipe import Recipe
@@ -48,7 +48,7 @@ class Shard:
   segments: tuple[document_spill.Segment, ...]  # where its documents are
   limits: tuple[float, ...]  # of each input, the draw below which is held out
   vocab: str  # path
-  output: str  # directory for the records
+  output: str  # directory for its tokens and pairs
   work: str  # directory for intermediate files
 
   @property
@@ -89,7 +89,7 @@ def count_words(shard: Shard, recipe: Recipe) -> str:
 
 
 def make(shard: Shard, recipe: Recipe) -> dict:
-  """Writes the records of a shard for every length, unless they exist already.
+  """Writes a shard's tokens, and its pairs of every length, unless they exist.
 
   Returns:
     The shard's summary: counts, its files with their sha256, and path and
@@ -124,6 +124,9 @@ def make(shard: Shard, recipe: Recipe) -> dict:
       'path': counts_path,
       'sha256': hashlib.sha256(buffer.getvalue()).hexdigest(),
     },
+    'tokens_file': store.write(
+      shard.output, f'{shard.name}.tokens', [tokens.ids]
+    ),
     'files': {
       str(length): _write(shard, recipe, tokens, length)
       for length in recipe.lengths
@@ -144,7 +147,8 @@ def _read_summary(path: str, output: str) -> dict | None:
     summary = files.load_json(path)
   except ValueError:
     return None
-  made = {os.path.join(output, f['name']): f for f in summary['files'].values()}
+  listed = store.list_files(summary)
+  made = {os.path.join(output, entry['name']): entry for entry in listed}
   made[summary['token_counts']['path']] = summary['token_counts']
   is_whole = all(
     storage.exists(file) and text_files.compute_sha256(file) == of['sha256']
@@ -217,6 +221,11 @@ def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
     )
   of = np.array([text.source for text in texts])
   packed = np.frombuffer(b''.join(ids), id_type)
+  if len(packed) > store.MOST_TOKENS:
+    raise errors.UserError(
+      f'logical shard {shard.name} holds {len(packed):,} tokens; it may hold '
+      f'{store.MOST_TOKENS:,}. Set data.shards higher.'
+    )
   return _Tokens(
     packed,
     pairs.Texts(
@@ -269,7 +278,7 @@ def _batches(
 
 
 def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
-  """Writes the rows of all passes for one length; returns their summary."""
+  """Writes the pairs of all passes for one length; returns their summary."""
   total = {'pairs': 0, 'tokens': 0, 'random': 0}
   texts = pairs.cut_sentences(tokens.texts, tokens.begins_word, length)
   rows_of = np.zeros(len(tokens.ids) + 1, np.int32)  # of a token, differences
@@ -279,6 +288,7 @@ def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
     groups = np.full_like(groups, -1)
 
   def encoded():
+    sizes = [np.zeros(1, int)]  # pairs of each row
     for source in np.unique(groups).tolist():
       by_input.append([source, 0])
       index = np.flatnonzero(groups == source)
@@ -290,23 +300,18 @@ def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
         np.add.at(rows_of, made.spans[:, :, 0], _ONE)
         np.add.at(rows_of, made.spans[:, :, 1], -_ONE)
         by_input[-1][1] += len(counts)
-        yield from row_format.encode(
-          tokens.ids, made.spans, made.is_random, order, counts
-        )
+        sizes.append(counts)
+        yield store.encode(made.spans[order], made.is_random[order])
+    if recipe.pack > 1:
+      yield np.concatenate(sizes).cumsum().astype('<u8')
 
-  name = f'{shard.name}-{length}.arrayrecord'
-  path = os.path.join(shard.output, name)
-  with storage.replacing(path, synced=False) as new:
-    records.write(new, encoded())
-    size, sha256 = os.path.getsize(new), text_files.compute_sha256(new)
+  entry = store.write(shard.output, f'{shard.name}-{length}.pairs', encoded())
   return {
-    'name': name,
-    'records': sum(rows for _, rows in by_input),
+    **entry,
+    'records': sum(count for _, count in by_input),
     **total,
     'unused_tokens': int((rows_of.cumsum(out=rows_of)[:-1] == 0).sum()),
     **({'inputs': by_input} if shard.split == 'heldout' else {}),
-    'bytes': size,
-    'sha256': sha256,
   }
 
 
@@ -335,5 +340,5 @@ def _rows(sizes: np.ndarray, length: int, most: int):
   """Returns the pairs of all rows in order, and how many each row has."""
   if most == 1:
     return np.arange(len(sizes)), np.ones(len(sizes), int)
-  packed = row_format.pack(sizes, length, most)
+  packed = layout.pack(sizes, length, most)
   return np.concatenate(packed), np.array([len(row) for row in packed])

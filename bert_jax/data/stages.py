@@ -1,4 +1,4 @@
-"""The two stages of `prepare`: documents to shards, shards to records.
+"""The two stages of `prepare`: documents to shards, shards to tokens and pairs.
 
 The work is split into jobs, which write their results to files. A runner runs
 the jobs, in processes of this machine or with Beam.
@@ -19,8 +19,8 @@ from bert_jax.data import (
   document_spill,
   heldout,
   manifest_file,
-  records,
   shards,
+  store,
   vocab_pieces,
 )
 from bert_jax.data.recipe import Recipe
@@ -53,7 +53,7 @@ def make(recipe: Recipe, partial: str, runner: Runner):
   """Makes the data of a recipe, or continues unfinished work.
 
   Args:
-    partial: output directory, for the records, `vocab.txt`, `DATA_CARD.md`,
+    partial: output directory, for tokens, pairs, `vocab.txt`, `DATA_CARD.md`,
       intermediate files in `work/` and, written last, the manifest.
   """
   text = read(recipe, partial, runner)
@@ -71,7 +71,7 @@ def make(recipe: Recipe, partial: str, runner: Runner):
   summaries = _run(
     runner, shards.make, text.shards, text.recipe, 'making examples'
   )
-  names = [file['name'] for s in summaries for file in s['files'].values()]
+  names = [file['name'] for s in summaries for file in store.list_files(s)]
   storage.sync_files(partial, names)
   asked = dataclasses.replace(recipe, strip_accents=text.accents.strip)
   manifest = manifest_file.sum_up(
@@ -175,6 +175,7 @@ def _open_partial(
   path = os.path.join(work, 'started.json')
   sizes = sources.list_files(pieces)
   begun = {
+    'format': manifest_file.FORMAT,
     'recipe': recipe.to_dict(),
     'vocab_sha256': vocab_pieces.compute_sha256(words),
     'files': {x: [size, _find_time(x)] for x, size in sizes.items()},
@@ -321,13 +322,13 @@ def _examples(recipe, directory: str, manifest: dict) -> list[str]:
   path = manifest_file.vocab_path(directory)
   words = tokenizer.Tokenizer.load(path, recipe.lowercase, recipe.strip_accents)
   length = recipe.lengths[0]
-  train = [s['files'] for s in manifest['shards'] if s['split'] == 'train']
-  made = (of[str(length)] for of in train)
-  name = next(file['name'] for file in made if file['records'])
-  with copies.local_copy(os.path.join(directory, name)) as here:
-    reader = records.Reader([here], recipe.vocab_size)
+  train = (s for s in manifest['shards'] if s['split'] == 'train')
+  shard = next(s for s in train if s['files'][str(length)]['records'])
+  names = [file['name'] for file in store.list_files(shard, [length])]
+  with copies.local_copy(directory, names) as here:
+    reader = store.Reader(here, [shard], length, recipe.vocab_size, recipe.pack)
     rows = np.arange(_EXAMPLES) * len(reader) // _EXAMPLES
-    found = reader.rows(rows, length, words.cls_id, words.sep_id, recipe.pack)
+    found = reader.rows(rows, words.cls_id, words.sep_id)
   return [
     words.decode(ids[mask > 0].tolist())
     for ids, mask in zip(found['input_ids'], found['input_mask'], strict=True)

@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax import errors
-from bert_jax.runtime import cli, storage
+from bert_jax.runtime import cli
 
 _DAY = 24 * 60 * 60  # seconds to wait while process 0 prepares or exports
 _LEAVE_SECONDS = 20  # to wait for processes that may not end
@@ -177,26 +177,6 @@ def find_largest(value: int) -> int:
   if jax.process_count() == 1:
     return value
   return int(multihost_utils.process_allgather(np.int32(value)).max())
-
-
-def read_together(path: str, size: int) -> bytes:
-  """Returns a file, of which each process reads a share and passes it on."""
-  count = jax.process_count()
-  _, each = find_share(size, 0, count)
-  # In few shapes, since each is compiled.
-  own = np.zeros(1 << each.bit_length(), np.uint8)
-  start, end = find_share(size, jax.process_index(), count)
-  if start < end:
-    raw = storage.read(path, start, end - start)
-    own[: len(raw)] = np.frombuffer(raw, np.uint8)
-  found = multihost_utils.process_allgather(own)
-  return found[:, :each].tobytes()[:size]
-
-
-def find_share(size: int, process: int, count: int) -> tuple[int, int]:
-  """Returns the begin and end of the bytes that a process reads."""
-  each = -(-size // count)
-  return min(process * each, size), min((process + 1) * each, size)
 
 
 def sum_global(own: np.ndarray, whole: jax.Array):

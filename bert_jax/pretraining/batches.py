@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 
 import numpy as np
 from ml_collections import config_dict
@@ -13,7 +12,6 @@ from bert_jax.train import task
 # Tags of hashes, so that different uses of the seed are independent.
 _ORDER, _MASK, _EVAL_MASK = 1, 2, 3
 _COUNTED = 2**22  # tokens whose words are counted
-_AT_ONCE = 1 << 20  # rows whose records are listed
 EXAMPLES = 3  # held-out rows that a run ends with
 
 
@@ -89,30 +87,20 @@ def _choose_evaluated(
   return found
 
 
-def _choose_sample(split: dataset.Split) -> np.ndarray:
-  """Returns numbers of training rows whose words are counted."""
-  return np.unique(spread(_COUNTED // split.length, len(split.reader)))
-
-
 class Batches:
   """The batches of an experiment, as functions of (phase, step).
 
   It can be pickled; the copy opens the files again.
   """
 
-  def __init__(
-    self, config: config_dict.ConfigDict, directory: str, unread: bool = False
-  ):
-    """Opens the data of a run; if `unread`, only for `list_records`."""
+  def __init__(self, config: config_dict.ConfigDict, directory: str):
     self._config = config
     words = manifest_file.load_tokenizer(directory)
     self._words = words
     self._special = np.array([words.cls_id, words.sep_id])
     self._continues = np.array([w.startswith('##') for w in words.vocab])
     self._splits = {
-      (split, n): dataset.open_split(
-        directory, split, n, config.data.skip_corrupt, unread
-      )
+      (split, n): dataset.open_split(directory, split, n)
       for split in ('train', 'heldout')
       for n in sorted(set(config.phases.seq_length))
     }
@@ -153,50 +141,18 @@ class Batches:
       len(self._splits['train', phase.seq_length].reader),
     )
 
-  def list_records(
-    self, find_own: Callable[[int], np.ndarray]
-  ) -> dict[tuple[str, int], np.ndarray]:
-    """Returns the records that a host needs: {(split, length): numbers}.
-
-    Args:
-      find_own: (rows of a global batch) -> the host's rows.
-    """
-    needed = {x: np.zeros(len(y.reader), bool) for x, y in self._splits.items()}
-    for phase in task.list_phases(self._config):
-      train, held_out = (
-        needed[split, phase.seq_length] for split in ('train', 'heldout')
-      )
-      own = find_own(phase.batch_size)
-      each = max(1, _AT_ONCE // len(own))
-      for k in range(0, phase.steps, each):
-        steps = phase.first + np.arange(k, min(k + each, phase.steps))
-        train[self.find_records(phase, steps[:, None], own)[0]] = True
-      own = find_own(phase.eval_batch_size)
-      for _, records in self._evaluated[phase.number]:
-        held_out[records[np.minimum(own, len(records) - 1)]] = True
-      # The first batch is shown whole.
-      every = np.arange(phase.batch_size)
-      train[self.find_records(phase, phase.first, every)[0]] = True
-      held_out[spread(EXAMPLES, len(held_out))] = True
-    o, length = self._config.objective, self._config.phases.seq_length[0]
-    if o.unigram_bias or o.word_vectors or o.sampled_words:
-      sample = _choose_sample(self._splits['train', length])
-      needed['train', length][sample] = True
-    return {x: np.flatnonzero(y) for x, y in needed.items()}
-
   def read_sample(self) -> np.ndarray:
     """Reads a sample of the first phase's training rows, evenly spread.
 
     Returns:
       int32 [N, S], about 4M tokens; -1 is padding or a special token.
     """
-    split = self._splits['train', self._config.phases.seq_length[0]]
-    records, words = _choose_sample(split), self._words
+    length, words = self._config.phases.seq_length[0], self._words
+    reader = self._splits['train', length].reader
+    records = np.unique(spread(_COUNTED // length, len(reader)))
     found = []
     for some in np.array_split(records, -(-len(records) // 1024)):
-      batch = split.reader.rows(
-        some, split.length, words.cls_id, words.sep_id, self._config.data.pack
-      )
+      batch = reader.rows(some, words.cls_id, words.sep_id)
       ids = batch['input_ids']
       is_text = (batch['input_mask'] > 0) & ~np.isin(ids, self._special)
       found.append(np.where(is_text, ids, -1))
@@ -254,9 +210,7 @@ class Batches:
 
   def _features(self, split, phase, record, keys, rate) -> task.Batch:
     c, words = self._config, self._words
-    batch = split.reader.rows(
-      record, split.length, words.cls_id, words.sep_id, c.data.pack
-    )
+    batch = split.reader.rows(record, words.cls_id, words.sep_id)
     if c.objective.kind != 'mlm':
       reverse = c.objective.kind == 'rtl'
       return masking.predict_next_tokens(batch, reverse)

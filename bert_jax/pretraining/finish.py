@@ -78,30 +78,15 @@ def choose_examples(
   words: Tokenizer,
   count: int,
 ) -> list[tuple[str, str]]:
-  """Returns (sentence with [MASK], masked word) of held-out rows.
-
-  There are fewer than `count` if records are corrupt and `data.skip_corrupt` is
-  set.
-  """
-  split = dataset.open_split(
-    directory,
-    'heldout',
-    config.phases.seq_length[0],
-    config.data.skip_corrupt,
-  )
-  rows = split.reader.rows(
-    batches.spread(count, len(split.reader)),
-    split.length,
-    words.cls_id,
-    words.sep_id,
-    config.data.pack,
-  )
+  """Returns (sentence with [MASK], masked word) of held-out rows."""
+  length = config.phases.seq_length[0]
+  reader = dataset.open_split(directory, 'heldout', length).reader
+  chosen = batches.spread(count, len(reader))
+  rows = reader.rows(chosen, words.cls_id, words.sep_id)
   found = []
   for ids, segments in zip(rows['input_ids'], rows['segment_ids'], strict=True):
     # The first text ends where segment 1 begins, packed or not.
     first = ids[: np.argmax(segments)][1:-1].tolist()
-    if not first:  # a corrupt record, which became padding
-      continue
     first = first[slice(*_choose_part(words.tokens(first)))]
     start, end = _choose_word(words.tokens(first))
     shown = [*first[:start], words.mask_id, *first[end:]]

@@ -1,16 +1,10 @@
 """The data of a pre-training run: prepared once, checked at every start."""
 
-import functools
-import os
-
-import jax
 from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.corpus import text_files
 from bert_jax.data import dataset, manifest_file, prepare, recipe
-from bert_jax.parallel import device_mesh, distributed
-from bert_jax.pretraining import batches
 from bert_jax.runtime import storage
 from bert_jax.workdir import paths
 
@@ -43,13 +37,10 @@ def check_directory(directory: str):
 def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
   """Prints a summary of a run's prepared data; returns a local directory.
 
-  Data in a bucket are copied to this host first, see `dataset`.
+  Data in a bucket are copied to each host first, see `dataset`.
   """
   directory = paths.prepared_data(config, workdir)
-  if storage.is_remote(directory) and jax.process_count() > 1:
-    directory = _fetch_part(config, directory)
-  else:
-    directory = dataset.fetch(directory, set(config.phases.seq_length))
+  directory = dataset.fetch(directory, set(config.phases.seq_length))
   manifest = manifest_file.read(directory)
   check_manifest(config, directory, manifest)
   words = manifest_file.load_tokenizer(directory).vocab
@@ -57,20 +48,6 @@ def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
   lines += manifest_file.list_warnings(manifest, words)
   print('\n'.join(lines))
   return directory
-
-
-def _fetch_part(config, directory) -> str:
-  """Copies the records of this host's rows; all hosts read equally much."""
-  above = dataset.fetch(directory, ())
-  mesh = device_mesh.make_mesh(config.mesh.model)
-  wanted = batches.Batches(config, above, unread=True).list_records(
-    functools.partial(device_mesh.find_own_rows, mesh)
-  )
-  folder = dataset.name_part(above, jax.process_index(), wanted)
-  there = storage.exists(os.path.join(folder, manifest_file.NAME))
-  if distributed.find_largest(not there):
-    dataset.copy_part(directory, folder, wanted, distributed.read_together)
-  return folder
 
 
 def check_manifest(

@@ -14,12 +14,12 @@ _AT_ONCE = 8
 
 
 @contextlib.contextmanager
-def local_copy(path: str):
+def local_copy(path: str, names: Sequence[str] | None = None):
   """Yields a local path with the content of a file or folder.
 
   A local path is yielded as it is, whether it exists or not. Of a folder in a
-  bucket, the files in it are copied, but not its subfolders; the copies are
-  deleted on exit. In errors, its path is replaced by the original's. Raises
+  bucket, the files in it, or those of these names, are copied, but not its
+  subfolders; the copies are deleted on exit. In errors, its path is replaced by the original's. Raises
   FileNotFoundError if there is no such object, and errors.UserError if it does
   not fit on the disk.
   """
@@ -33,6 +33,7 @@ def local_copy(path: str):
       if storage.is_folder(path):
         os.mkdir(here)
         sizes = storage.list_sizes(path)
+        sizes = {name: sizes[name] for name in names or sizes}
         check_room(sum(sizes.values()), here)
         download(path, here, list(sizes))
       else:

@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.corpus.document import Document
 from bert_jax.data import dataset, heldout, manifest_file, prepare
-from tests.data import preparation
+from tests.data import made, preparation
 from tests.data.preparation import ONE, digest, make_recipe
 
 
@@ -48,22 +48,14 @@ def make(tmp_path, inputs, name='data', runner=ONE, **changes):
 
 def read_pairs(output, split):
   """Returns [(numbers of first text, those of second, is_random)] of rows."""
-  words = manifest_file.load_tokenizer(output)
-  reader = dataset.open_split(output, split, 64).reader
-  rows = reader.rows(np.arange(len(reader)), 64, words.cls_id, words.sep_id)
-  found = []
-  for ids, segments, label in zip(
-    rows['input_ids'],
-    rows['segment_ids'],
-    rows['next_sentence_labels'],
-    strict=True,
-  ):
-    first, second = (
-      re.findall(r'\b([a-z])(\d+)x(\d+)\b', words.decode(part.tolist()))
-      for part in (ids[segments == 0], ids[segments == 1])
-    )
-    found.append((first, second, bool(label)))
-  return found
+  return [
+    (*(re.findall(r'\b([a-z])(\d+)x(\d+)\b', join(x)) for x in both), random)
+    for random, *both in made.read_pairs(output, split, 64)
+  ]
+
+
+def join(tokens):
+  return ' '.join(tokens).replace(' ##', '')
 
 
 def find_sentences(output, split):

@@ -71,7 +71,12 @@ def test_a_folder_without_a_readable_manifest_is_no_data(tmp_path, text):
 
 
 def test_a_changed_manifest_is_refused(tmp_path):
-  made = {'recipe': {'seed': 3}, 'lengths': {'32': {}}, 'shards': ()}
+  made = {
+    'format': manifest_file.FORMAT,
+    'recipe': {'seed': 3},
+    'lengths': {'32': {}},
+    'shards': (),
+  }
   manifest_file.write(str(tmp_path), made)
   as_read = {**made, 'shards': []}
   assert manifest_file.read(str(tmp_path)) == as_read
@@ -93,6 +98,16 @@ def test_data_of_another_task_are_refused(tmp_path):
   with pytest.raises(errors.UserError, match="no 'lengths': .* another task"):
     manifest_file.read(directory)
   assert manifest_file.read(directory, 'splits')['splits'] == {}
+
+
+def test_data_of_another_format_say_to_prepare_again(tmp_path):
+  directory = str(tmp_path)
+  manifest_file.write(directory, {'recipe': {'seed': 3}, 'lengths': {}})
+  with pytest.raises(
+    errors.UserError, match=f'^{directory} was .* another version .* delete it'
+  ):
+    manifest_file.read(directory)
+  assert manifest_file.read(directory, 'recipe')['recipe'] == {'seed': 3}
 
 
 def test_a_manifest_that_cannot_be_read_is_not_called_other_data(tmp_path):

@@ -1,4 +1,4 @@
-"""Tests of the way from text to records."""
+"""Tests of the way from text to tokens and pairs."""
 
 import dataclasses
 import hashlib
@@ -7,6 +7,7 @@ import pathlib
 import random
 import shutil
 
+import numpy as np
 import pytest
 
 from bert_jax import errors
@@ -18,12 +19,14 @@ from bert_jax.data import (
   manifest_file,
   prepare,
   shards,
+  store,
   vocab,
 )
 from bert_jax.data.prepare import __main__ as command
 from bert_jax.runtime import files, storage
 from bert_jax.tokenization import basic_tokenizer, tokenizer
 from tests import commands
+from tests.data import made
 from tests.data.preparation import (
   BEAM,
   LETTERS,
@@ -271,7 +274,7 @@ def test_a_kill_just_before_the_end_loses_nothing(corpus, prepared, tmp_path):
   assert digest(output) == digest(prepared[0])
 
 
-@pytest.mark.parametrize('ending', ['.json', '.npy', '.arrayrecord'])
+@pytest.mark.parametrize('ending', ['.json', '.npy', '.tokens', '.pairs'])
 def test_what_a_power_cut_left_empty_is_made_again(
   ending, corpus, prepared, tmp_path
 ):
@@ -404,9 +407,35 @@ def test_the_manifest_names_every_file_with_its_hash(corpus, prepared):
   ]
   found = digest(output)
   for shard in manifest['shards']:
-    for file in shard['files'].values():
+    for file in store.list_files(shard):
       assert found[file['name']] == file['sha256']
   assert found['vocab.txt'] == manifest['vocab_sha256']
+
+
+def test_tokens_are_written_once_and_all_pairs_are_slices_of_them(prepared):
+  output, manifest = prepared
+  sizes = storage.list_sizes(output)
+  for shard in manifest['shards']:
+    assert sizes[shard['tokens_file']['name']] == 2 * shard['tokens']
+    for file in shard['files'].values():
+      assert sizes[file['name']] == file['bytes'] == 13 * file['pairs']
+  words = manifest_file.load_tokenizer(output)
+  reader = dataset.open_split(output, 'train', 32).reader
+  rows = reader.rows(np.arange(len(reader)), words.cls_id, words.sep_id)
+  pairs = made.read_pairs(output, 'train', 32)
+  assert rows['next_sentence_labels'].tolist() == [x for x, *_ in pairs]
+  for ids, (_, first, second) in zip(rows['input_ids'], pairs, strict=True):
+    tokens = ['[CLS]', *first, '[SEP]', *second, '[SEP]']
+    assert words.tokens(ids[: len(tokens)].tolist()) == tokens
+    assert not ids[len(tokens) :].any()
+
+
+def test_a_shard_whose_offsets_would_not_fit_is_refused(
+  corpus, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(store, 'MOST_TOKENS', 1000)
+  with pytest.raises(errors.UserError, match='may hold 1,000. Set data.shards'):
+    prepare.prepare(make_recipe(corpus), str(tmp_path / 'data'), ONE)
 
 
 def test_packed_rows_hold_all_pairs(corpus, prepared, tmp_path):

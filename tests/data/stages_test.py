@@ -44,14 +44,14 @@ def test_short_documents_are_dropped_and_counted(tmp_path):
 
 
 def test_weights_multiply_passes(corpus, tmp_path):
-  def records(name, **changes):
+  def pairs(name, **changes):
     output = str(tmp_path / name)
     recipe = make_recipe(corpus, lengths=(64,), **changes)
     prepare.prepare(recipe, output, ONE)
-    return {n: h for n, h in digest(output).items() if 'record' in n}
+    return {n: h for n, h in digest(output).items() if n.endswith('.pairs')}
 
-  weighted = records('a', passes=2, weights=(1.5,))
-  assert weighted == records('b', passes=3) != records('c', passes=2)
+  weighted = pairs('a', passes=2, weights=(1.5,))
+  assert weighted == pairs('b', passes=3) != pairs('c', passes=2)
 
 
 def test_a_shard_without_passes_is_empty_and_does_no_harm(tmp_path):
@@ -134,7 +134,7 @@ def test_every_token_that_is_in_no_row_is_counted(tmp_path):
   for length, row in made['lengths'].items():
     split = dataset.open_split(str(tmp_path / 'data'), 'train', int(length))
     every = np.arange(row['rows'])
-    rows = split.reader.rows(every, int(length), 2, 3, 1)['input_ids']
+    rows = split.reader.rows(every, 2, 3)['input_ids']
     used = set(rows.ravel().tolist()) - {0, 2, 3}
     assert row['unused_tokens'] == made['tokens'] - len(used)
     assert row['unused_share'] == round(

@@ -2,14 +2,14 @@
 
 import dataclasses
 import functools
-import os
+import pathlib
 import tempfile
 
 import jax
 import numpy as np
 import pytest
 
-from bert_jax.data import masking, records, row_format
+from bert_jax.data import layout, masking, store
 from bert_jax.model import attention, bert_config, heads, parameters
 from bert_jax.model.encoder import Encoder
 from bert_jax.pretraining import pretrain
@@ -39,7 +39,7 @@ def make_rows(length, kind='mlm'):
   """Returns (plain batch [5, S], packed batch [2, S], rows of pairs)."""
   pairs = make_pairs(length)
   sizes = [len(a) + len(b) + 3 for a, b, _ in pairs]
-  rows = row_format.pack(sizes, length, PACK)
+  rows = layout.pack(sizes, length, PACK)
   keys = np.arange(100, 105, dtype=np.uint64)
   row_keys = np.array([(row + [0] * PACK)[:PACK] for row in rows])
   plain = read([[pair] for pair in pairs], length, 1)
@@ -72,10 +72,10 @@ def make_rows(length, kind='mlm'):
 def read(rows, length, pack):
   """Takes rows through a file, as training does."""
   with tempfile.TemporaryDirectory() as directory:
-    path = os.path.join(directory, 'rows.arrayrecord')
-    records.write(path, [made.record(row) for row in rows])
-    reader = records.Reader([path], VOCAB)
-    return reader.rows(np.arange(len(rows)), length, CLS, SEP, pack)
+    folder = pathlib.Path(directory)
+    shard = made.shard(folder, 'rows', rows, length, VOCAB, pack)
+    reader = store.Reader(directory, [shard], length, VOCAB, pack)
+    return reader.rows(np.arange(len(rows)), CLS, SEP)
 
 
 @functools.cache

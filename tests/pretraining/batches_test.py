@@ -1,12 +1,9 @@
 """Tests of batches made in parts, as many hosts do."""
 
-import shutil
-
 import numpy as np
 import pytest
 
-from bert_jax import errors
-from bert_jax.data import dataset, prepare, records
+from bert_jax.data import dataset, prepare
 from bert_jax.pretraining import batches
 from bert_jax.train import task
 from tests.data import preparation
@@ -37,45 +34,6 @@ def test_rows_are_those_of_the_global_batch(directories, changes):
     assert {*whole} == {*part}
     for name in whole:
       np.testing.assert_array_equal(part[name], whole[name][ROWS])
-
-
-def test_a_host_needs_the_records_that_its_batches_read(directory, monkeypatch):
-  """And those of the first batch, which is shown, and of the last examples."""
-  c = pretrain_test.make_config(
-    phases__steps=(3, 3),
-    phases__batch_size=(16, 8),
-    phases__accumulate=(2, 1),
-    optimizer__warmup_steps=1,
-    eval__sequences=48,
-    objective__unigram_bias=False,
-    objective__word_vectors=False,
-  )
-  made, asked = batches.Batches(c, directory), {}
-  names = {id(x.reader): name for name, x in made._splits.items()}
-  read = records.Reader.rows
-
-  def rows(self, indices, *others):
-    asked.setdefault(names[id(self)], set()).update(indices.tolist())
-    return read(self, indices, *others)
-
-  monkeypatch.setattr(records.Reader, 'rows', rows)
-  for phase in task.list_phases(c):
-    for step in range(phase.first, phase.first + phase.steps):
-      made.train_batch(phase, step, own_rows(phase.batch_size))
-    made.train_batch(phase, phase.first)
-    for i in range(made.eval_batches(phase)):
-      made.eval_batch(phase, i, own_rows(phase.eval_batch_size))
-    size = len(made._splits['heldout', phase.seq_length].reader)
-    asked['heldout', phase.seq_length].update(batches.spread(3, size).tolist())
-  monkeypatch.undo()
-  listed = batches.Batches(c, directory, unread=True).list_records(own_rows)
-  assert {x: set(y.tolist()) for x, y in listed.items()} == asked
-  for name, x in made._splits.items():
-    assert len(asked[name]) < len(x.reader)  # so the claim says something
-
-
-def own_rows(size):
-  return np.arange(size // 4, size // 2)
 
 
 @pytest.mark.parametrize('pack', [1, 3])
@@ -120,9 +78,8 @@ def test_words_are_counted_without_special_tokens_in_packed_rows_too(
     counts = np.bincount(sample[sample >= 0], minlength=made._words.size)
     reader = made._splits['train', 32].reader
     words = made._words
-    ids = reader.rows(
-      np.arange(len(reader)), 32, words.cls_id, words.sep_id, pack
-    )['input_ids']
+    every = np.arange(len(reader))
+    ids = reader.rows(every, words.cls_id, words.sep_id)['input_ids']
     assert len(sample) == len(reader)  # so all of them are counted
     for word in ('the', '[PAD]', '[CLS]', '[SEP]'):
       expected = 0 if word[0] == '[' else np.sum(ids == words.vocab.index(word))
@@ -135,22 +92,6 @@ def test_a_language_model_predicts_the_special_tokens_of_each_row(directory):
   rows, counts = len(made.read_sample()), made.count_labels()
   special = counts[[made._words.cls_id, made._words.sep_id]]
   assert special.tolist() == [rows, 2 * rows]
-
-
-@pytest.mark.parametrize('skip', [False, True])
-def test_corrupt_records_are_skipped_if_asked_to(directory, tmp_path, skip):
-  folder = shutil.copytree(directory, tmp_path / 'data')
-  path = next(folder.glob('train-*-32.arrayrecord'))
-  [record] = records.Reader([str(path)], 120).read(np.array([7]))
-  whole = path.read_bytes()
-  path.write_bytes(whole.replace(record, b'\xff' * len(record)))
-  c = pretrain_test.make_config(data__skip_corrupt=skip)
-  made = batches.Batches(c, str(folder))
-  if skip:
-    assert (made.read_sample() < 0).all(1).sum() == 1
-  else:
-    with pytest.raises(errors.UserError, match='record 7 of .* cannot be read'):
-      made.read_sample()
 
 
 def test_held_out_rows_are_evaluated_by_input(tmp_path):

@@ -85,10 +85,9 @@ def test_the_command_to_try_holds_a_sentence_of_the_text(capsys, sentence):
   assert given == '--config.data.input=train=FILE'
 
 
-def write_heldout(tmp_path, corrupt):
-  """Writes prepared data of three held-out records, some of them corrupt."""
-  row = made.record([([5, 6, 7], [9], False)])  # the cat dog, é
-  rows = [b'no record' if k in corrupt else row for k in range(3)]
+def write_heldout(tmp_path):
+  """Writes prepared data of three held-out rows."""
+  rows = [[([5, 6, 7], [9], False)]] * 3  # the cat dog, é
   made.write(tmp_path, 'heldout', 9, [rows], len(models.VOCAB))
   config = recipes.pretraining('tiny')
   config.phases.seq_length, config.data.pack = (9,), 1
@@ -98,7 +97,7 @@ def write_heldout(tmp_path, corrupt):
 def test_an_interruption_of_the_examples_leaves_the_export(
   tmp_path, monkeypatch
 ):
-  config, data, words = write_heldout(tmp_path, ())
+  config, data, words = write_heldout(tmp_path)
   config.data.vocab_size = len(models.VOCAB)
   (tmp_path / 'metrics.jsonl').write_text(EVALUATED)
   exported = []
@@ -128,17 +127,9 @@ def test_results_that_cannot_be_written_are_one_line(tmp_path):
     finish.finish(c, '', str(tmp_path), params, {}, 9)
 
 
-@pytest.mark.parametrize('corrupt', [(), (1,), (0, 1, 2)])
-def test_corrupt_records_give_no_sentence_if_they_are_to_be_skipped(
-  tmp_path, corrupt
-):
-  config, *rest = write_heldout(tmp_path, corrupt)
-  if corrupt:
-    with pytest.raises(errors.UserError, match='set data.skip_corrupt=True'):
-      finish.choose_examples(config, *rest, 3)
-    config.data.skip_corrupt = True
-  found = finish.choose_examples(config, *rest, 3)
-  assert found == [('the [MASK] dog', 'cat')] * (3 - len(corrupt))
+def test_the_examples_are_held_out_rows(tmp_path):
+  found = finish.choose_examples(*write_heldout(tmp_path), 3)
+  assert found == [('the [MASK] dog', 'cat')] * 3
 
 
 def test_a_sentence_without_quotation_marks_is_preferred(capsys):

@@ -14,6 +14,7 @@ from tests import models
 
 MANIFEST = {
   'version': '9.8.7',
+  'format': manifest_file.FORMAT,
   'recipe': {
     'inputs': ['/home/ann/books/*', '/home/ann/b.txt'],
     'weights': None,

@@ -16,7 +16,6 @@ def find(new, old=None):
   'field, value, expected',
   [
     ('data.loader_workers', 2, claim.SAME_RESULT),
-    ('data.skip_corrupt', True, claim.SAME_RESULT),
     ('eval.every', 5, claim.SAME_RESULT),
     ('eval.sequences', 5, claim.SAME_RESULT),
     ('log.every', 5, claim.SAME_RESULT),

@@ -1,7 +1,7 @@
-"""Prepares training data: vocabulary, sentence pairs, records, manifest.
+"""Prepares training data: vocabulary, tokens, sentence pairs, manifest.
 
 Documents are read, cleaned and distributed over logical shards by the hash of
-their text; then each shard is written as records. The output is the same, byte
+their text; then each shard is written as tokens and pairs. The output is the same, byte
 for byte, for any number of workers and any runner. After an interruption, run
 the same command again to continue.
 
@@ -90,7 +90,7 @@ def main(argv: list[str]):
   if f.verify:
     _check_verify_stands_alone(f)
     size = dataset.verify(f.verify)
-    print(f'{f.verify}: all {size:,} bytes of records are as they were made')
+    print(f'{f.verify}: all {size:,} bytes are as they were made')
     return
   if f.runner == 'beam' and f['workers'].present:
     raise errors.UserError(

@@ -1,0 +1,246 @@
+"""Prepared rows on disk: tokens once, and pairs as offsets into them.
+
+A shard has a file with the token ids of its documents, uint16 or, for a
+vocabulary of more than 65,536 entries, uint32. For each length it has a file of
+`PAIR`s, in the order of rows. If a row may hold several, the number of pairs
+before each row, and before the end, follow as uint64. All numbers are
+little-endian.
+
+The manifest has the CRC-32C of each block of a file. A block is compared when it
+is first read, so opening reads nothing, and no damage is trained on.
+"""
+
+import contextlib
+import hashlib
+import mmap
+import os
+import resource
+from collections.abc import Collection, Iterable, Sequence
+
+import google_crc32c
+import numpy as np
+
+from bert_jax import errors
+from bert_jax.data import layout
+from bert_jax.runtime import storage
+from bert_jax.tokenization import tokenizer
+
+# Offsets are in tokens, without [CLS] and [SEP]; a text is a slice of the file.
+PAIR = np.dtype([('begin', '<u4', 2), ('size', '<u2', 2), ('is_random', '?')])
+MOST_TOKENS = 1 << 32  # of a shard, so that every offset fits
+
+# A row in random order is in about three blocks that were not read yet: of 16 MB
+# each, the first batch would read all.
+BLOCK = 1 << 16  # bytes
+_AGAIN = 'prepare the data again.'
+
+
+def write(folder: str, name: str, arrays: Iterable[np.ndarray]) -> dict:
+  """Writes arrays to a file, not synced; returns its entry in the manifest."""
+  sha256, crcs, size = hashlib.sha256(), [], 0
+  with storage.replacing(os.path.join(folder, name), synced=False) as new:
+    with open(new, 'wb') as file:
+      for array in arrays:
+        file.write(array.data)
+    with open(new, 'rb') as file:
+      while block := file.read(BLOCK):
+        sha256.update(block)
+        crcs.append(google_crc32c.value(block))
+        size += len(block)
+  return {
+    'name': name,
+    'bytes': size,
+    'sha256': sha256.hexdigest(),
+    'crc32c': np.array(crcs, '<u4').tobytes().hex(),
+  }
+
+
+def encode(spans: np.ndarray, is_random: np.ndarray) -> np.ndarray:
+  """Returns the PAIRs of `pairs.Pairs`, [N]."""
+  encoded = np.empty(len(spans), PAIR)
+  encoded['begin'] = spans[:, :, 0]
+  encoded['size'] = spans[:, :, 1] - spans[:, :, 0]
+  encoded['is_random'] = is_random
+  return encoded
+
+
+class Reader:
+  """Random access to the rows of several shards, numbered consecutively.
+
+  A reader can be pickled; the copy opens the files again.
+  """
+
+  def __init__(
+    self,
+    folder: str,
+    shards: Sequence[dict],
+    length: int,
+    vocab_size: int,
+    pack: int,
+  ):
+    """Opens the files.
+
+    Args:
+      shards: entries of the manifest.
+      length: S, tokens per row.
+      pack: N, maximum of pairs per row.
+    """
+    self._arguments = folder, shards, length, vocab_size, pack
+    self.length, self._pack = length, pack
+    self._id_type = tokenizer.choose_id_type(vocab_size)
+    made = [shard['files'][str(length)] for shard in shards]
+    self._tokens = _Files(folder, [shard['tokens_file'] for shard in shards])
+    self._pairs = _Files(folder, made)
+    # One past the number of each shard's last row.
+    self._ends = np.cumsum([file['records'] for file in made])
+    # Where the numbers of pairs before the rows begin, in bytes.
+    self._starts = PAIR.itemsize * np.array([file['pairs'] for file in made])
+
+  def __reduce__(self):
+    return type(self), self._arguments
+
+  def __len__(self):
+    return int(self._ends[-1])
+
+  def rows(
+    self, indices: np.ndarray, cls_id: int, sep_id: int
+  ) -> dict[str, np.ndarray]:
+    """Reads rows into padded arrays.
+
+    Args:
+      indices: [B] row numbers.
+
+    Returns:
+      `input_ids`, `input_mask`, `segment_ids` [B, S] int32, and
+      `next_sentence_labels` (int32; 1 is a random second text) and
+      `next_sentence_weights` (float32) [B]. For N > 1 these two are [B, N],
+      and there are also, int32: `sequence_ids` [B, S], k + 1 inside pair k
+      and 0 in padding; `position_ids` [B, S], from 0 at each [CLS];
+      `cls_positions` [B, N]. Entries of absent pairs are 0.
+    """
+    shard = np.searchsorted(self._ends, indices, side='right')
+    begin, end = self._find_pairs(
+      shard, indices - np.append(0, self._ends)[shard]
+    )
+    counts = end - begin
+    raw = self._pairs.read(shard, begin * PAIR.itemsize, end * PAIR.itemsize)
+    pairs = np.frombuffer(raw, PAIR)  # [M]
+    sizes = pairs['size'].astype(int)
+    wide = self._id_type.itemsize
+    texts = wide * pairs['begin'].ravel().astype(int)
+    raw = self._tokens.read(
+      np.repeat(shard, 2 * counts), texts, texts + wide * sizes.ravel()
+    )
+    batch, is_text, present = layout.lay_out(
+      counts, sizes, self._pack, self.length, cls_id, sep_id
+    )
+    batch['input_ids'][is_text] = np.frombuffer(raw, self._id_type)
+    labels = np.zeros(present.shape, np.int32)
+    labels[present] = pairs['is_random']
+    batch['next_sentence_labels'] = labels
+    if self._pack == 1:
+      for name in ('next_sentence_labels', 'next_sentence_weights'):
+        batch[name] = batch[name][:, 0]
+    return batch
+
+  def _find_pairs(self, shard, row):
+    """Returns begin and end of the pairs of rows, in their shards."""
+    if self._pack == 1:
+      return row, row + 1
+    at = self._starts[shard] + 8 * row
+    found = np.frombuffer(self._pairs.read(shard, at, at + 16), '<u8')
+    return found.reshape(-1, 2).astype(int).T
+
+
+class _Files:
+  """The bytes of several files, whose blocks are checked when first read."""
+
+  def __init__(self, folder: str, entries: Sequence[dict]):
+    self._paths = [check_size(folder, entry) for entry in entries]
+    _raise_file_limit(len(entries))
+    self._maps = [_map(path) for path in self._paths]
+    crcs = [np.frombuffer(bytes.fromhex(x['crc32c']), '<u4') for x in entries]
+    self._crcs = np.concatenate(crcs)
+    self._first = np.cumsum([0, *map(len, crcs)])  # block of each file
+    self._is_sound = np.zeros(len(self._crcs), bool)
+
+  def read(
+    self, files: np.ndarray, begins: np.ndarray, ends: np.ndarray
+  ) -> bytes:
+    """Returns the bytes of ranges [N] of these files, joined; none is empty."""
+    first = self._first[files] + begins // BLOCK
+    last = self._first[files] + (ends - 1) // BLOCK
+    ahead = np.arange((last - first).max(initial=0) + 1)[:, None]
+    blocks = np.minimum(first + ahead, last)
+    for block in np.unique(blocks[~self._is_sound[blocks]]).tolist():
+      self._check(block)
+    maps = self._maps
+    ranges = zip(files.tolist(), begins.tolist(), ends.tolist(), strict=True)
+    return b''.join([maps[file][begin:end] for file, begin, end in ranges])
+
+  def _check(self, block: int):
+    file = np.searchsorted(self._first, block, side='right') - 1
+    path, number = self._paths[file], int(block - self._first[file])
+    # Not through the map, where an error of the disk would kill the process.
+    with errors.explaining(f'cannot read {path}', _AGAIN):
+      raw = storage.read(path, number * BLOCK, BLOCK)
+    if google_crc32c.value(raw) != self._crcs[block]:
+      raise errors.UserError(
+        f'{path} is not as it was made: the checksum of its bytes from '
+        f'{number * BLOCK:,} on differs from that in the manifest; {_AGAIN}'
+      )
+    self._is_sound[block] = True
+
+
+def list_files(
+  shard: dict, lengths: Collection[int] | None = None
+) -> list[dict]:
+  """Returns the entries of a shard's files; None is all lengths."""
+  pairs = [
+    entry
+    for length, entry in shard['files'].items()
+    if lengths is None or int(length) in lengths
+  ]
+  return [shard['tokens_file'], *pairs]
+
+
+def check_size(folder: str, entry: dict) -> str:
+  """Returns the path of a file if it is as large as the manifest says."""
+  path = os.path.join(folder, entry['name'])
+  with errors.explaining(f'cannot read {path}', _AGAIN):
+    size = storage.get_size(path)
+  if size != entry['bytes']:
+    raise errors.UserError(
+      f'{path} has {size} bytes, its manifest says {entry["bytes"]} bytes; '
+      f'{_AGAIN}'
+    )
+  return path
+
+
+def _map(path: str) -> mmap.mmap | bytes:
+  advice = 'if too many files are open, raise ulimit -n.'
+  with (
+    errors.explaining(f'cannot open {path}', advice),
+    storage.open_binary(path) as file,
+  ):
+    if not os.path.getsize(path):
+      return b''  # cannot be mapped
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    mapped.madvise(mmap.MADV_RANDOM)  # of what is evicted, read no neighbours
+    return mapped
+
+
+def _raise_file_limit(count: int):
+  """Lets this process open `count` more files, as far as the system allows.
+
+  Systems start processes with a limit of 256 (macOS) or 1,024 (Linux) files,
+  which the process itself may raise: 64 GB of text are 1,000 shards.
+  """
+  soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+  if soft == resource.RLIM_INFINITY:
+    return
+  wanted = soft + count
+  if hard != resource.RLIM_INFINITY:
+    wanted = min(wanted, hard)
+  with contextlib.suppress(OSError, ValueError):  # `_map` says if it is low
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
