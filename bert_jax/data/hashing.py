@@ -11,6 +11,7 @@ import functools
 import numpy as np
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def mix(*parts) -> np.ndarray:
@@ -25,11 +26,15 @@ def mix(*parts) -> np.ndarray:
 
 def mix_in(h: np.ndarray, part) -> np.ndarray:
   """Returns mix(*parts, part), where h is mix(*parts)."""
-  part = np.asarray(part).astype(np.uint64)
-  h = (h ^ part) + _GOLDEN  # uint64 arrays wrap silently, as intended
-  h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-  h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-  return h ^ (h >> np.uint64(31))
+  h = h ^ np.asarray(part).astype(np.uint64, copy=False)
+  # In place: of large arrays, each new one takes as long as the arithmetic.
+  h += _GOLDEN  # uint64 arrays wrap silently, as intended
+  h ^= h >> np.uint64(30)
+  h *= _FIRST
+  h ^= h >> np.uint64(27)
+  h *= _SECOND
+  h ^= h >> np.uint64(31)
+  return h
 
 
 def to_uniform(h: np.ndarray) -> np.ndarray:
@@ -49,19 +54,18 @@ def permute(index: np.ndarray, key: np.ndarray, size: int) -> np.ndarray:
   """
   bits = max(1, (int(size - 1).bit_length() + 1) // 2)
   half, low = np.uint64(bits), np.uint64((1 << bits) - 1)
-  x, *keys = np.broadcast_arrays(
-    np.asarray(index).astype(np.uint64), *(mix(key, r) for r in range(4))
-  )
-  x = x.copy()
-  outside = np.ones(x.shape, bool)
-  while outside.any():
-    y = x[outside]
+  index, key = np.broadcast_arrays(index, key)
+  keys = mix(key.ravel(), np.arange(4)[:, None])  # of the rounds
+  y = index.ravel().astype(np.uint64)
+  x, at = np.empty_like(y), np.arange(y.size)
+  while len(at):
     left, right = y >> half, y & low
     for round_key in keys:
-      left, right = right, left ^ (mix_in(round_key[outside], right) & low)
-    x[outside] = (left << half) | right
-    outside = x >= size
-  return x.astype(np.int64)
+      left, right = right, left ^ (mix_in(round_key, right) & low)
+    x[at] = y = (left << half) | right
+    outside = y >= size
+    at, y, keys = at[outside], y[outside], keys[:, outside]
+  return x.reshape(index.shape).astype(np.int64)
 
 
 def find_records(seed: int, rows: np.ndarray, size: int):

@@ -111,12 +111,12 @@ def _predictions(ids, cell, size: int) -> dict[str, np.ndarray]:
   """Returns positions, labels (unmasked ids) and weights [B, P] of cells [N]."""
   row, position = np.divmod(cell, ids.shape[1])
   before = np.searchsorted(row, np.arange(len(ids)))
-  slot = np.arange(len(cell)) - before[row]
+  at = row * size + np.arange(len(cell)) - before[row]
 
   def spread(values, dtype):
-    out = np.zeros((len(ids), size), dtype)
-    out[row, slot] = values
-    return out
+    out = np.zeros(len(ids) * size, dtype)
+    out[at] = values
+    return out.reshape(len(ids), size)
 
   return {
     'masked_lm_positions': spread(position, np.int32),
@@ -213,7 +213,7 @@ def _shuffle(pairs: _Pairs, shape, start):
   number = within << np.uint64(56) | score >> np.uint64(24) << np.uint64(16)
   none = np.iinfo(np.uint64).max
   grid = np.full(shape, none)
-  grid[row, position] = number | position.astype(np.uint64)
+  grid.ravel()[cell] = number | position.astype(np.uint64)
   grid.sort(axis=1)
   order = (grid[grid < none] & np.uint64(0xFFFF)).astype(int)
   order += row * shape[1]
