@@ -277,9 +277,8 @@ def start_failing(scratch, workdir, data, count, victim=0, kind='nothing'):
     f'--config={CONFIG},steps={STEPS},checkpoint.every=5',
     *(f'--workdir={workdir}', f'--config.data.dir={data}'),
   ]
-  envs = [
-    {**env, 'FAILS': f'{kind} {STOP_AFTER} {HANG_SECONDS}'} for kind in kinds
-  ]
+  seconds = HANG_SECONDS if kind == 'hangs' else 600
+  envs = [{**env, 'FAILS': f'{x} {STOP_AFTER} {seconds}'} for x in kinds]
   return start((count, 1), *command, envs=envs)
 
 

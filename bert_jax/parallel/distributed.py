@@ -151,9 +151,9 @@ def first_then_all(name: str, function: Callable[[], object]):
 def leaving_together() -> Iterator[None]:
   """Lets the processes of a run end together, each with its exit code.
 
-  If the others neither end nor fail as this one does, it ends at once, before
-  jax, which waits for them at the end, aborts it and hides its exit code. The
-  others then are without its heartbeat, and jax aborts them.
+  Waits for the others, which may have the same error. If they do not end, this
+  process does before jax, which waits for them, too, aborts it and hides its exit
+  code. The others are then without its heartbeat, and jax aborts them.
   """
   if jax.process_count() == 1:
     yield
@@ -161,14 +161,15 @@ def leaving_together() -> Iterator[None]:
   try:
     yield
   except (Exception, errors.Interrupted) as error:
+    code = cli.report(error)  # now, since jax may abort this process
     everywhere = getattr(error, 'everywhere', False)
     try:
       # Process 0 may take minutes to close its files in a bucket.
       barrier('leave', _DAY if everywhere else _LEAVE_SECONDS)
     except jax.errors.JaxRuntimeError:
       sys.stdout.flush()
-      os._exit(cli.report(error))
-    raise
+      os._exit(code)
+    sys.exit(code)
   barrier('leave')
 
 

@@ -214,16 +214,17 @@ def leave_after(error):
 def test_who_ends_like_all_hosts_waits_while_host_0_tries_a_bucket(waits):
   with distributed.leaving_together():
     pass
-  with pytest.raises(errors.Interrupted):
+  with pytest.raises(SystemExit, match='143'):
     leave_after(errors.Interrupted(15, everywhere=True))
   # Log and status, one after the other.
   assert len(waits) == 2 and min(waits) > 10 * bucket.PATIENCE
 
 
-def test_an_error_of_all_hosts_is_passed_on(waits):
-  with pytest.raises(errors.UserError):
+def test_an_error_of_all_hosts_is_said_and_ends_them(waits, capsys):
+  with pytest.raises(SystemExit, match='1'):
     leave_after(errors.UserError('host 1 has another seed.'))
   assert waits == [20]
+  assert capsys.readouterr().err == 'error: host 1 has another seed.\n'
 
 
 @pytest.mark.parametrize(
