@@ -10,7 +10,6 @@ from bert_jax.corpus import clean, formats, mediawiki, text_files
 TEXT, PAGES, WIKITEXT, DUMP, LINES, JSON = range(6)
 
 _BLANK = b'\xef\xbb\xbf \t\r\n'  # with a byte order mark
-_SAMPLE = 1 << 14  # bytes to judge an encoding by
 _MOST_BAD = 0.05  # of the bytes; prose in CP1252 has less
 _FEW_BAD = 8  # bytes, which a short file may have
 _ROWS = 10  # of a table without a name that says so
@@ -104,17 +103,12 @@ def refuse_not_text(path: str, head: bytes):
     if re.match(pattern, beginning, re.S):
       _refuse(path, kind)
   counts: collections.Counter[str] = collections.Counter()
-  sample = head[:_SAMPLE]
-  clean.decode(sample, counts)
-  refuse_bad_bytes(path, counts.total(), len(sample))
+  clean.decode(head, counts)
+  refuse_bad_bytes(path, counts.total(), len(head))
 
 
 def refuse_bad_bytes(path: str, bad: int, size: int):
-  """Raises errors.UserError if too many of `size` bytes are not text in UTF-8.
-
-  Args:
-    bad: how many are control characters or invalid.
-  """
+  """Raises errors.UserError if too many bytes, `bad` of `size`, are not UTF-8."""
   if bad > max(_MOST_BAD * size, _FEW_BAD):
     raise errors.UserError(
       f'{path} is not text in UTF-8; leave it out if it is no text, or '

@@ -5,7 +5,6 @@ cut; links become their text. A paragraph in which markup is left, since it was
 not closed, is left out.
 """
 
-import functools
 import html
 import re
 from collections.abc import Callable, Iterator, Set
@@ -71,10 +70,11 @@ def extract_text(wikitext: str, not_text: Set[str] = NOT_TEXT) -> list[str]:
   text = _replace(_TABLE, _CUT, _replace(_TEMPLATE, _CUT, text))
   text = _BLOCK.sub('\n\n', _BREAK.sub(' ', text))
   text = _TAG.sub('', text)
-  find = functools.partial(_link_text, not_text)
   out = []
   for block in _blocks(text):
-    block = _replace(_LINK, find, _SWITCH.sub('', block))
+    block = _replace(
+      _LINK, lambda m: _link_text(m[1], not_text), _SWITCH.sub('', block)
+    )
     block = _EXTERNAL.sub(lambda m: m[1] or _CUT, block)
     for paragraph in _QUOTES.sub('', block).split('\n'):
       tidy = _tidy(paragraph)
@@ -117,8 +117,8 @@ def _blocks(text: str) -> Iterator[str]:
     yield ' '.join(lines)
 
 
-def _link_text(not_text: Set[str], link: re.Match) -> str:
-  title, bar, text = link[1].partition('|')
+def _link_text(link: str, not_text: Set[str]) -> str:
+  title, bar, text = link.partition('|')
   title = title.strip()
   prefix, colon, _ = title.partition(':')
   if colon and (

@@ -265,9 +265,7 @@ def choose_id_type(vocab_size: int) -> np.dtype:
 
 def read_vocab(path: str) -> tuple[str, ...]:
   """Reads a vocabulary file, one piece per line, and checks it."""
-  advice = (
-    'give a file with one piece per line, such as bert_jax.data.vocab writes.'
-  )
+  advice = 'give one with a piece per line, as bert_jax.data.vocab writes it.'
   with errors.explaining(f'the vocabulary {path} cannot be read', advice):
     raw = storage.read(path)
   try:
