@@ -53,7 +53,7 @@ def take_model(
     _check_fields(c)
     _fill_model(c)
   if c.finetuning.features != fine_tuned.NO_FEATURES:
-    c.optimizer.freeze = _FROZEN
+    c.optimizer.freeze = c.optimizer.freeze or _FROZEN
   if not claim.is_final(workdir):
     return c
   given, own = flatten(c), {f'model.{name}' for name in transfer.OWN}

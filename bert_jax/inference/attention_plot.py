@@ -1,6 +1,7 @@
 """Plots the attention of a sentence."""
 
 import math
+import warnings
 
 import numpy as np
 
@@ -45,10 +46,18 @@ def draw(
   matplotlib = drawing.import_matplotlib()
   there = {font.name for font in matplotlib.font_manager.fontManager.ttflist}
   fonts = [name for name in _FONTS if name in there]  # searched for each letter
-  with matplotlib.rc_context({'font.family': fonts, 'font.size': 8}):
+  with (
+    matplotlib.rc_context({'font.family': fonts, 'font.size': 8}),
+    warnings.catch_warnings(record=True, action='always') as warned,
+  ):
     figure = make_figure(tokens, attention, layer, head)
     files.write_file(
       path, lambda new: figure.savefig(new, format='png', dpi=110)
+    )
+  if any('missing from font' in str(w.message) for w in warned):
+    print(
+      'no font here has all letters of it; install one, such as Noto '
+      'Sans or, for Chinese, Japanese and Korean, Noto Sans CJK'
     )
 
 

@@ -184,12 +184,12 @@ def _read_ids(table) -> list[str]:
     return [str(i) for i in range(len(table.rows))]
   lines: dict[str, int] = {}
   for line, row in table.rows:
-    name_ = str(row.get(name)).strip()
-    first = lines.setdefault(name_, line)
+    number = str(row.get(name)).strip()
+    first = lines.setdefault(number, line)
     if first != line:
       raise errors.UserError(
         f'{table.path}: lines {first} and {line} have the same {name} '
-        f'{name_!r}; each row needs its own.'
+        f'{number!r}; each row needs its own.'
       )
   return list(lines)
 

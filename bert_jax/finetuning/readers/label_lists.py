@@ -31,12 +31,12 @@ class LabelLists(examples.Examples):
     """
     counts = collections.Counter(y for x in self.units for y in x.label)
     seen: set[str] = set()
-    rarest_ = []
+    groups = []
     for i, x in enumerate(self.units):
       rarest = min(x.label, key=counts.__getitem__, default='')
-      rarest_.append(rarest if seen.issuperset(x.label) else f'\t{i}')
+      groups.append(rarest if seen.issuperset(x.label) else f'\t{i}')
       seen.update(x.label)
-    return rarest_
+    return groups
 
   def flatten(self) -> examples.Examples:
     units = [x._replace(label=y) for x in self.units for y in x.label]

@@ -148,22 +148,22 @@ def _find_own_files(folder: str) -> dict[str, str]:
 
   A name of no other words wins: train.csv, not train_old.csv.
   """
-  names_: dict[str, list[tuple[bool, str]]] = {split: [] for split in _SPLITS}
+  named: dict[str, list[tuple[bool, str]]] = {split: [] for split in _SPLITS}
   for name in storage.list_names(folder) if storage.is_folder(folder) else []:
     words = set(re.split(r'[\W_]+', name.lower()))
     fitting = [split for split, known in _SPLITS.items() if words & known]
     is_table = text_files.get_extension(name) in _EXTENSIONS
     if is_table and len(fitting) == 1 and 'mismatched' not in words:
       stem = name.lower().partition('.')[0].removesuffix('_matched')
-      names_[fitting[0]].append((stem not in _SPLITS[fitting[0]], name))
-  for split, files in names_.items():
+      named[fitting[0]].append((stem not in _SPLITS[fitting[0]], name))
+  for split, files in named.items():
     equal = [name for longer, name in files if longer == min(files)[0]]
     if len(equal) > 1:
       raise errors.UserError(
         f'data.input={folder} has {errors.listing(equal)} for {split}; name the '
         'files: train=FILE,dev=FILE,test=FILE.'
       )
-  return {k: os.path.join(folder, min(x)[1]) for k, x in names_.items() if x}
+  return {k: os.path.join(folder, min(x)[1]) for k, x in named.items() if x}
 
 
 def list_unread(source: Source) -> list[str]:

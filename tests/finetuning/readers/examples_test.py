@@ -182,7 +182,7 @@ def test_classes_that_are_numbers_are_sorted_by_value(tmp_path):
     ('dev', 't,b\nu,c', ('b', 'c'), 'line 2 has the label .a., which'),
     ('train', 't,1.5\nu,inf', (), "line 3 has the label 'inf'"),
     # It would break a row of the predictions.
-    ('train', 't,a\nu,"b\nc"', None, r"line 3 has the label 'b\\nc'; give it"),
+    ('train', 't,a\nu,"b\nc"', None, r"line 3 has the label 'b\\nc'; give one"),
   ],
 )
 def test_a_label_that_cannot_be_numbered_is_refused(
