@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from bert_jax import errors
-from launch import bucket, queued, records, terminal
+from launch import bucket, queued, records, terminal, tick
 from launch.world import World, say, warn
 
 _DOWN_SECONDS = 900  # `down` waits for what is being deleted or cannot be yet
@@ -69,12 +69,23 @@ def show_status(world: World, name: str, workdir: str | None) -> int:
 
 def show_logs(world: World, name: str, workdir, worker, follow: bool) -> int:
   """Prints the logs of the hosts, and goes on with `follow`."""
-  logs, workdir = terminal.Follower(world), find_workdir(world, name, workdir)
+  screen, workdir = terminal.Screen(world), find_workdir(world, name, workdir)
   while True:
-    logs.show(bucket.list_objects(world, f'{workdir}/logs'), worker)
+    screen.show_logs(bucket.list_objects(world, f'{workdir}/logs'), worker)
     if not follow:
       return 0
     world.sleep(world.period)
+
+
+def look_once(world: World, name: str, workdir: str | None) -> int:
+  """Takes one look at a launch and does what it calls for, see `tick.take`."""
+  workdir = find_workdir(world, name, workdir)
+  if not records.load(world, workdir)[0].job:
+    raise errors.UserError(
+      f'{workdir}/launch/ledger.json is not there, or damaged: start the launch '
+      'by "run", which goes on with hosts that live.'
+    )
+  return tick.take(world, workdir, terminal.Screen(world, follows=False))
 
 
 def stop(world: World, name: str, workdir: str | None) -> int:
@@ -93,8 +104,8 @@ def _write_end(world, name, workdir, found) -> bool:
   known = workdir or records.read_note(name).get('workdir')
   if known:
     stored, _ = records.load(world, known)
-    if stored and not stored['reason'] and stored['name'] == name:
-      places.add((known, stored['job']))
+    if stored.job and not stored.reason and stored.plan.get('name') == name:
+      places.add((known, stored.job))
   for place, launch in places:
     try:
       end = f'{place}/launch/{launch}/end'

@@ -9,7 +9,6 @@ from bert_jax import errors
 from bert_jax.hardware.chips import PRICES_AS_OF
 from launch import records
 from launch.plan import Plan
-from launch.terminal import format_estimate
 from launch.world import Result, World
 
 _LONG = 7200  # seconds; compiling LARGE takes 20 minutes
@@ -21,7 +20,7 @@ from ml_collections import config_flags
 from bert_jax import config_check
 from bert_jax.runtime import cli
 config_flags.DEFINE_config_file('config')
-cli.run(lambda: config_check.check(cli.get_config(flags.FLAGS)))
+cli.run(lambda: config_check.check(flags.FLAGS.config))
 """
 
 
@@ -84,6 +83,16 @@ def describe_plan(plan: Plan, project: str, price) -> list[str]:
     f'price     {costs}',
     f'limit     {limit}; then the run is stopped',
   ]
+
+
+def format_estimate(estimate: dict) -> str:
+  """Returns the hours and the price of preflight's estimate."""
+  texts = []
+  for name, unit, end in (('hours', '', ' hours'), ('dollars', '$', '')):
+    match estimate.get(name):
+      case [int() | float() as low, int() | float() as high]:
+        texts.append(f'{unit}{low:,.3g} to {unit}{high:,.3g}{end}')
+  return ', '.join(texts)
 
 
 def describe(plan: Plan, estimate: dict | None) -> list[str]:

@@ -45,6 +45,20 @@ class Plan:
     return f'{before}${self.price * self.topology.chips * hours:,.2f}'
 
 
+def pack(plan: Plan) -> dict:
+  """Returns a plan as it is kept in a ledger."""
+  topology = [plan.topology.name, plan.topology.slices]
+  return {**vars(plan), 'topology': topology}
+
+
+def unpack(fields: dict) -> Plan:
+  """Returns the plan of a ledger."""
+  lists = {k: tuple(v) for k, v in fields.items() if isinstance(v, list)}
+  return Plan(
+    **{**fields, **lists, 'topology': chips.parse(*fields['topology'])}
+  )
+
+
 def make_plan(given: argparse.Namespace) -> Plan:
   """Makes a plan of the arguments of `launch/tpu.py run`, and checks them."""
   check_run(given)

@@ -15,13 +15,12 @@ from typing import Any
 from bert_jax import errors
 from bert_jax.runtime import files
 from launch import bucket, queued
-from launch.plan import Plan
+from launch.plan import Plan, pack
 from launch.supervisor import Ledger
 from launch.world import Unknown, World, warn
 
 _FIELDS = Ledger.__annotations__
 _TYPES = _FIELDS | {k: (int, float) for k, v in _FIELDS.items() if v is float}
-_TYPES |= {'estimate': (dict, type(None)), 'name': str, 'writer': str}
 _TPU = 'python launch/tpu.py'
 
 
@@ -67,30 +66,28 @@ def read_note(name: str | None) -> dict[str, Any]:
   return parse(text, path, workdir=str, project=str, zones=list)
 
 
-def load(world: World, workdir: str) -> tuple[dict[str, Any], bucket.Content]:
-  """Returns (what `save` wrote or {} if there is nothing sound, its object)."""
+def load(world: World, workdir: str) -> tuple[Ledger, bucket.Content]:
+  """Returns (the ledger, its object); its `job` is '' if there is none sound."""
   url = f'{workdir}/launch/ledger.json'
   found = bucket.read(world, url)
-  if found.text is None:
-    return {}, found
-  return parse(found.text, url, project=str, **_TYPES), found
+  stored = parse(found.text, url, **_TYPES) if found.text is not None else {}
+  if not stored:
+    return Ledger(''), found
+  return Ledger(**{key: stored[key] for key in _FIELDS}), found
 
 
-def save(world: World, plan: Plan, ledger, generation: str) -> str:
-  """Writes the ledger, unless another supervisor has; returns its generation."""
-  url = f'{plan.workdir}/launch/ledger.json'
-  fields = {'name': plan.name, 'project': world.project, 'writer': world.writer}
-  text = json.dumps({**fields, **ledger._asdict()}, indent=2)
-  for _ in range(2):
-    try:
-      return bucket.write(world, url, f'{text}\n', generation)
-    except bucket.Changed:
-      stored, (_, generation, _) = load(world, plan.workdir)
-      # If it was this supervisor, the answer to that write was lost.
-      if stored.get('writer') != world.writer:
-        text = f'{url} changed: another command watches this run.'
-        raise errors.UserError(text) from None
-  raise Unknown(f'{url}: not known whether it was written')
+def save(world: World, workdir: str, ledger: Ledger, generation: str) -> str:
+  """Writes the ledger, unless somebody has; returns its generation."""
+  url, text = (
+    f'{workdir}/launch/ledger.json',
+    json.dumps(ledger._asdict(), indent=2),
+  )
+  try:
+    return bucket.write(world, url, f'{text}\n', generation)
+  except bucket.Changed:
+    raise Unknown(
+      f'{url} changed: another command looks after this run'
+    ) from None
 
 
 def open_launch(
@@ -107,25 +104,39 @@ def open_launch(
     raise Unknown(f'{plan.workdir}: the answer does not tell the time')
   live = [item.launch for item in found]
   day = time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))
-  fresh = f'{day}-{secrets.token_hex(3)}'
-  ledger = Ledger(fresh, now, since=now, sha256=sha256)
+  ledger = Ledger(f'{day}-{secrets.token_hex(3)}', time=now, since=now)
   if found:  # the ledger may be lost, or that of an earlier launch
+    zones = [item.zone for item in found]
+    ledger = ledger._replace(job=live[0], unsettled=zones)
     sha256 = found[0].read('sha256') or sha256
-    ledger = ledger._replace(job=live[0], sha256=sha256)
-    ledger = ledger._replace(unsettled=[item.zone for item in found])
-  if not stored:
+  if not stored.job:
     ledger = ledger._replace(**_recover(world, plan, live, now))
-  if stored and not stored['reason']:
-    url = f'{plan.workdir}/launch/{stored["job"]}/end'
+  elif not stored.reason:
+    url = f'{plan.workdir}/launch/{stored.job}/end'
     ended = bucket.read(world, url).text is not None
     if not ended:
       _check_owner(world, plan, stored)
-    if stored['job'] in live or not (ended or live):
-      kept = {key: value for key, value in stored.items() if key in _FIELDS}
-      ledger = Ledger(**kept)
+    if stored.job in live or not (ended or live):
+      ledger = stored
   zones = [item.zone for item in found if item.zone in plan.zones]
   zone = plan.zones.index(zones[0]) if zones else ledger.zone % len(plan.zones)
-  return ledger._replace(zone=zone), generation
+  ledger = ledger._replace(zone=zone, sha256=sha256, plan=pack(plan))
+  return ledger._replace(project=world.project), generation
+
+
+def _check_owner(world, plan, stored):
+  """Refuses a working directory that another launch uses."""
+  name, project = stored.plan['name'], stored.project
+  if name != plan.name:
+    raise errors.UserError(
+      f'--workdir={plan.workdir} is in use by a launch named {name}; choose '
+      f'another, or end it: {_TPU} stop {name} --workdir={plan.workdir}'
+    )
+  if project != world.project:
+    raise errors.UserError(
+      f'{name} is in project {project}, and gcloud uses {world.project}; go on '
+      f'there with CLOUDSDK_CORE_PROJECT={project}, or end it: {_TPU} stop {name}'
+    )
 
 
 def _recover(world, plan, live, now) -> dict[str, Any]:
@@ -151,21 +162,6 @@ def _recover(world, plan, live, now) -> dict[str, Any]:
   spent = min(max(0.0, limit - left), limit)
   warn(f'{spent / 3600:,.2f} hours of rent are known by the hosts of {job}.')
   return {'job': job, 'attempts': int(number[:9]), 'seconds': spent}
-
-
-def _check_owner(world, plan, stored):
-  """Refuses a working directory that another launch uses."""
-  name, project = stored['name'], stored['project']
-  if name != plan.name:
-    raise errors.UserError(
-      f'--workdir={plan.workdir} is in use by a launch named {name}; choose '
-      f'another, or end it: {_TPU} stop {name} --workdir={plan.workdir}'
-    )
-  if project != world.project:
-    raise errors.UserError(
-      f'{name} is in project {project}, and gcloud uses {world.project}; go on '
-      f'there with CLOUDSDK_CORE_PROJECT={project}, or end it: {_TPU} stop {name}'
-    )
 
 
 def _check_hosts(plan, found):

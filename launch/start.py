@@ -5,11 +5,11 @@ import dataclasses
 import shlex
 
 from bert_jax import errors
-from launch import access, archive, control, estimate, queued, records, watch
+from launch import access, archive, control, estimate, queued, records, tick
 from launch.bucket import write
 from launch.plan import make_plan
-from launch.supervisor import DONE, Ledger
-from launch.terminal import list_bill
+from launch.supervisor import Ledger
+from launch.terminal import Screen
 from launch.world import Unknown, World, log_in, read_setting, say
 
 
@@ -37,34 +37,29 @@ def run(given: argparse.Namespace, world: World) -> int:
   zones = dict.fromkeys([*zones, *(item.zone for item in found)])
   plan = dataclasses.replace(plan, zones=tuple(zones))
   ledger, generation = records.open_launch(world, plan, found, sha256)
-  fresh = not ledger.attempts and not found
-  if fresh:
+  if not ledger.attempts and not found:
     access.check(world, plan)
+    hours = None
     if not given.no_preflight:
       say('preflight: compiling the run for these chips ...')
       hours = estimate.run_preflight(world, plan, given.config, sha256)
-      ledger = ledger._replace(estimate=hours)
-    for line in estimate.describe(plan, ledger.estimate):
+    for line in estimate.describe(plan, hours):
       say(line)
     if not given.yes and not _ask(plan):
       say('nothing was rented.')
       return 1
   else:
     say(f'going on with launch {ledger.job}: nothing is asked again')
-  if not found:  # hosts that live go on with the code that they have
-    ledger = ledger._replace(sha256=sha256)
   if ledger.sha256 == sha256:
     write(world, f'{plan.workdir}/launch/code-{sha256}.tar.gz', packed)
   records.write_note(world, plan)
+  records.save(world, plan.workdir, ledger, generation)
   try:
-    ledger = watch.watch(world, plan, ledger, generation)
+    return tick.take_all(world, plan.workdir, Screen(world))
   except KeyboardInterrupt:
     say('\nno longer watching. The hosts KEEP RUNNING AND COSTING. The same')
-    say(f'command goes on watching; "{down}" ends them.')
+    say(f'command, or "tick {plan.name}", goes on; "{down}" ends them.')
     return 130
-  for line in list_bill(plan, ledger):
-    say(line)
-  return 0 if ledger.reason == DONE else 1
 
 
 def choose_project(world: World, dry_run: bool = False) -> str:
@@ -97,7 +92,7 @@ def _ask(plan) -> bool:
 def _print_all(world, plan, sha256) -> int:
   """Prints the request, and what the hosts will be told."""
   ledger = Ledger('LAUNCH-123456', sha256=sha256)
-  create, path = watch.prepare_request(world, plan, ledger)
+  create, path = tick.prepare_request(world, plan, ledger)
   say(f'{shlex.join(create)} --project={world.project}\nwith {path}:')
   with open(path, encoding='utf-8') as file:
     for line in file:

@@ -19,6 +19,7 @@ STRUCTURAL, GAVE_UP = 'structural', 'gave up'
 
 _MAX_PAUSE = 1800  # seconds between rounds through full zones
 _HEARD_SECONDS = 60  # between two uploads of host 0's log
+_UNSEEN_SECONDS = 60  # until what was asked for is surely in the lists
 _MAX_BUSY = 20  # refusals in a row that may pass
 _MAX_MUTE = 3  # ends of hosts in a row that said nothing
 _MUTE = 'hosts ended {} times without a log, a status or a new step. '
@@ -76,7 +77,9 @@ class Ledger(NamedTuple):
   reason: str = ''  # why the launch ends
   detail: str = ''  # more about that
   sha256: str = ''  # of the archive of the code
-  estimate: dict | None = None  # preflight's, of the run
+  refused: str = ''  # why hosts could not be asked for at the last look
+  project: str = ''  # Google Cloud's
+  plan: dict = {}  # see plan.pack
 
 
 def decide(ledger: Ledger, seen: Seen, limits: Limits) -> tuple[Ledger, str]:
@@ -104,6 +107,7 @@ def decide(ledger: Ledger, seen: Seen, limits: Limits) -> tuple[Ledger, str]:
       asked = asked._replace(crash_step=seen.step)
     zones = {*ledger.unsettled, limits.zones[ledger.zone]}
     asked = asked._replace(unsettled=[*sorted(zones)])
+    asked = asked._replace(not_before=seen.now + _UNSEEN_SECONDS)
     ledger = asked._replace(attempts=ledger.attempts + 1)
   return ledger, action
 

@@ -13,13 +13,14 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from bert_jax import errors
-from launch import archive, control, gke, records, start
+from launch import archive, control, gke, records, start, tick
 from launch.world import Unknown, World, say, warn
 
 # Seconds between two looks; shorter in rehearsals.
 _PERIOD = 'BERT_JAX_LAUNCH_PERIOD'
 _ACTS = {
-  'run': (start.run, 'start a run on Cloud TPU, or go on watching it'),
+  'run': (start.run, 'start a run on Cloud TPU, or go on with it'),
+  'tick': (control.look_once, 'look once, do what is next; 75: look again'),
   'gke': (gke.run, 'print a JobSet for a GKE cluster with TPUs'),
   'archive': (None, 'write what the image of launch/Dockerfile is built from'),
   'ls': (control.show_all, 'list all that is rented, in all zones'),
@@ -100,6 +101,16 @@ def main(argv: list[str], world: World | None = None) -> int:
   """Runs the command in the world, for which tests give a stand-in."""
   given, rest = make_parser().parse_known_args(argv)
   world = world or World(period=float(os.environ.get(_PERIOD, World.period)))
+  try:
+    return _run(given, rest, world)
+  except Exception as error:  # whatever it was, hosts may be running
+    if given.act != 'tick' or isinstance(error, errors.UserError):
+      raise
+    warn(f'look again in a moment: {error!r}')
+    return tick.AGAIN
+
+
+def _run(given, rest, world) -> int:
   act, _ = _ACTS[given.act]
   if given.act == 'archive':
     return sys.stdout.buffer.write(archive.make()[0]) and 0

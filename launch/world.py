@@ -10,7 +10,6 @@ import email.utils
 import http.client
 import json
 import re
-import secrets
 import ssl
 import subprocess
 import sys
@@ -97,7 +96,7 @@ def send(method: str, url: str, data, headers: dict, cafile=None) -> Answer:
 
 @dataclasses.dataclass
 class World:
-  """How a supervisor acts on the world; replaced by stand-ins in tests."""
+  """How a launch acts on the world; replaced by stand-ins in tests."""
 
   run: Callable[..., Result] = execute
   send: Callable[..., Answer] = send
@@ -105,8 +104,6 @@ class World:
   now: Callable[[], float] = time.time
   sleep: Callable[[float], None] = time.sleep
   period: float = 30.0  # seconds between two looks
-  # What tells this supervisor from others of the run.
-  writer: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
   project: str = ''  # of all commands and requests
   login: dict = dataclasses.field(default_factory=dict)  # what gcloud said
 

@@ -170,6 +170,21 @@ def launcher_killed(stage):
   yield from stage.expect(stage.start_run(), 0, *texts, requests=2)
 
 
+def single_looks(stage):
+  """Looks by commands of their own replace lost hosts, and end the launch."""
+  stage.program, code = 'sleep 60', 75
+  stage.kill_launcher()
+  stage.program = 'exit 0'
+  stage.cloud.set_states('SUSPENDED')
+  while code == 75:
+    process = stage.start('tick', 'r')
+    stage.text += process.communicate()[0]
+    code = process.returncode
+  yield 'exit code 0', code == 0
+  text = 'preemptions 1'
+  yield from stage.expect(stage.start('tick', 'r'), 0, text, requests=2)
+
+
 def nobody_watches(stage):
   """Without a supervisor, the hosts delete themselves, also without host 0."""
   if stage.name == 'host_0_dies':
@@ -230,7 +245,7 @@ def only_labelled(stage):
 
 # fmt: off
 CYCLES = dict.fromkeys(PLAIN, play_plain) | {x.__name__: x for x in (
-  down_while_provisioning, busy, launcher_killed,
+  down_while_provisioning, busy, launcher_killed, single_looks,
   nobody_watches, bucket_refuses, zone_silent, notes_damaged, only_labelled,
 )} | {'host_0_dies': nobody_watches}
 # fmt: on

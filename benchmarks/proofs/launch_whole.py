@@ -88,7 +88,7 @@ def whole(stage):
     threading.Thread(target=preempt, args=(stage, url), daemon=True).start()
     for name, requests in (('uninterrupted', 1), ('preempted', 3)):
       run = stage.start(*RUN, f'--workdir=gs://{emulator.BUCKET}/{name}')
-      texts = '[worker 0]', '[worker 1]', '(preflight:'  # beside the bill
+      texts = '[worker 0]', '[worker 1]', '(estimated)'
       yield from stage.expect(run, 0, *texts, requests=requests)
       if run.returncode:
         return  # its text is printed

@@ -42,6 +42,12 @@ def test_config_that_a_run_would_refuse_costs_nothing():
   with pytest.raises(errors.UserError, match='nope'):
     tpu.main([*RUN, '--config.nope=3'], here)
   assert not cloud.created
+  # One that it would take is taken, in the process that checks.
+  estimate.check_config(world.World(), 'configs/tiny.py:smoke', ())
+  with pytest.raises(errors.UserError, match='batch_size'):
+    estimate.check_config(
+      world.World(), 'configs/tiny.py:smoke', ('--config.batch_size=7',)
+    )
 
 
 LOG_IN = """WARNING: a newer version exists
@@ -116,14 +122,15 @@ def test_bucket_that_refuses_is_told_before_anything_is_rented():
   assert not cloud.created
 
 
-def test_estimate_stands_beside_the_limit_and_the_bill():
+def test_estimate_and_bill_are_of_all_chips(capsys):
   made = make('--max_usd=80')
   fits, warning = estimate.describe(made, ESTIMATE)
   assert fits.endswith('31.5 to 60 hours, $126 to $240 (estimated)')
   assert 'limit of 20.00 hours is below' in warning
-  ledger = supervisor.Ledger('j', seconds=45_000.0, estimate=ESTIMATE)
-  bill = terminal.list_bill(made, ledger)[-1]
-  assert '12.50 hours, $50.00 (preflight: 31.5 to 60 hours, $126' in bill
+  ledger = supervisor.Ledger('j', seconds=45_000.0, reason='done')
+  terminal.Screen(world.World()).show_bill(made, ledger)
+  assert 'ended     done\n' in (out := capsys.readouterr().out)
+  assert '12.50 hours, $50.00\n' in out
 
 
 def test_preflight_is_asked_once_and_refuses_what_does_not_fit():

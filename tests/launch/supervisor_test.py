@@ -169,16 +169,20 @@ CRASHES = ((0, [0], 1), (5, [5], 1), (5, [9, 9], 2), (0, [9, 20, 20], 3))
 def test_hosts_that_crash_are_replaced_after_a_step_forward(
   first, steps, times, state
 ):
-  ledger, action = supervisor.decide(
-    Ledger('j'), look('absent', step=first), LIMITS
-  )
+  seen = look('absent', step=first)
+  ledger, action = supervisor.decide(Ledger('j'), seen, LIMITS)
+  now = 1030.0
   for step in steps:
     assert action == CREATE
     more = {'step': step, 'heard': 2000.0}
-    ledger, _ = supervisor.decide(ledger, look('active', **more), LIMITS)
+    ledger, _ = supervisor.decide(ledger, look('active', now, **more), LIMITS)
     more |= {'ended': supervisor.CRASHED, 'detail': 'host 3'}
-    for now in [state] if state == 'absent' else [state, 'deleting', 'absent']:
-      ledger, action = supervisor.decide(ledger, look(now, **more), LIMITS)
+    for word in ['active', 'deleting', 'absent'][
+      -1 if state == 'absent' else 0 :
+    ]:
+      now += 99.0
+      seen = look(word, now, **more)
+      ledger, action = supervisor.decide(ledger, seen, LIMITS)
   assert (ledger.attempts, ledger.preemptions) == (times, 0)
   assert (ledger.reason, ledger.detail) == (supervisor.CRASHED, 'host 3')
   assert action == END

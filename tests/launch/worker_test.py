@@ -16,7 +16,7 @@ import time
 import fake_cloud
 import pytest
 
-from launch import archive, queued, watch, world
+from launch import archive, queued, tick, world
 from launch.chips import parse
 
 DELETED = -signal.SIGKILL  # how a host ends that the cloud takes away
@@ -108,7 +108,7 @@ def _begin(folder, stack, port, started, *codes, number='0', **more):
   env |= {'CODES': f'{folder}/codes{len(started)}', 'BERT_JAX_TICK': '0.01'}
   env |= {'CLOUD': f'http://127.0.0.1:{port}'}
   env |= {'BERT_JAX_JOB': text, 'JOB_COMPLETION_INDEX': number} if pod else {}
-  script = pathlib.Path(watch.WORKER).read_text()
+  script = pathlib.Path(tick.WORKER).read_text()
   told = {'startup-script': script, 'agent-worker-number': number, **told}
   told = {'bert-jax-job': text} | told
   program = '' if 'sha256' in more else PROGRAM  # it is to be installed
@@ -338,4 +338,4 @@ def test_pod_ends_with_0_when_done_and_else_with_1(
 
 @pytest.mark.skipif(not shutil.which('shellcheck'), reason='is not installed')
 def test_script_is_clean_for_shellcheck():
-  assert subprocess.run(['shellcheck', watch.WORKER]).returncode == 0
+  assert subprocess.run(['shellcheck', tick.WORKER]).returncode == 0

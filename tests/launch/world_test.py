@@ -96,12 +96,12 @@ def _break(cloud, here, breaks):
 
 @pytest.mark.parametrize('fault', FAULTS)
 def test_launch_outlives_every_broken_answer(fault):
-  """Every eleventh one; one set of hosts is taken away meanwhile."""
+  """Every 23rd one; one set of hosts is taken away meanwhile."""
   cloud = make_cloud(LOST, HAPPY)
   with serve(FAULTS[fault]) as url:
 
     def breaks(number, answer):
-      if not cloud.created or number % 11:
+      if not cloud.created or number % 23:
         return answer
       return world.send('GET', url, None, {})
 
@@ -119,7 +119,7 @@ def test_answer_without_a_time_is_waited_for(head, capsys):
   cloud, more = make_cloud(LOST, HAPPY), {'x-goog-generation': '1'}
 
   def breaks(number, answer):
-    odd = cloud.created and number % 11 == 0
+    odd = cloud.created and number % 23 == 0
     return Answer(answer.code, answer.data, head | more) if odd else answer
 
   assert tpu.main(RUN, _break(cloud, cloud.world(), breaks)) == 0
@@ -157,7 +157,7 @@ def test_look_outlives_every_exception(capsys):
   cloud = make_cloud(LOST, HAPPY)
 
   def breaks(number, answer):
-    return 1 / 0 if cloud.created and number % 11 == 0 else answer
+    return 1 / 0 if cloud.created and number % 23 == 0 else answer
 
   assert tpu.main(RUN, _break(cloud, cloud.world(), breaks)) == 0
   assert 'looking again' in capsys.readouterr().err

@@ -1,18 +1,21 @@
-"""Watches a launch from its first request to the last deletion."""
+"""One look at a launch, and the one step that it calls for.
+
+All that is remembered is in the ledger: a look may fail, or be the last for days,
+and the next goes on. Two at a time do no harm: the second to write does nothing.
+"""
 
 import os
 import sys
 
-from bert_jax import errors
 from launch import bucket, queued, records, supervisor, terminal
-from launch.plan import Plan
+from launch.plan import Plan, unpack
 from launch.world import Unknown, World, find_base, shorten, warn
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'worker.sh')
+AGAIN = 75  # exit code: the launch is under way, or could not be looked at
 # What counts if several resources exist: that which costs most.
 _ORDER = (queued.ACTIVE, queued.PROVISIONING, queued.DELETING, queued.WAITING)
 _ORDER += (queued.PREEMPTED, queued.FAILED)
-_SAVE_SECONDS = 300  # between two writes of a ledger without news
 
 
 def observe(
@@ -42,7 +45,7 @@ def observe(
     raise Unknown(f'{plan.workdir}: the answer does not tell the time')
   seen = supervisor.Seen(
     end.now,
-    *(state or [(supervisor.ABSENT, '', '')])[0],
+    *(state or [(supervisor.ABSENT, '', ledger.refused)])[0],
     *(read_end(end.text) if end.text is not None else (None, '')),
     heard[0] if heard else None,
     status.get('step', 0),
@@ -95,37 +98,41 @@ def act(world: World, plan: Plan, ledger, action: str, found) -> str:
   return shorten(result.err) if result.code else ''
 
 
-def watch(
-  world: World, plan: Plan, ledger: supervisor.Ledger, generation: str
-) -> supervisor.Ledger:
-  """Keeps a run going until it ends and nothing of it is left.
+def take(world: World, workdir: str, screen: terminal.Screen) -> int:
+  """Takes a look and a step; returns 0 when done, 1 if it ended otherwise.
 
-  It begins with what `records.open_launch` returns. The last ledger is returned:
-  its `reason` says why the launch ended.
+  AGAIN is returned as long as the launch is under way.
   """
+  before, content = records.load(world, workdir)
+  plan = unpack(before.plan)
+  world.project = before.project
   limits = supervisor.Limits(plan.zones, plan.hours * 3600)
-  screen, refused, saved = terminal.Screen(world, plan), '', 0.0
-  while True:
-    before = ledger
+  seen, found, logs, status = observe(world, plan, before)
+  fresh = before._replace(refused='')
+  ledger, action = supervisor.decide(fresh, seen, limits)
+  # Before the act: what could not be written down is not done.
+  generation = records.save(world, workdir, ledger, content.generation)
+  refused = act(world, plan, ledger, action, found)
+  if refused:
+    ledger = ledger._replace(refused=refused)
+    records.save(world, workdir, ledger, generation)
+  screen.show(plan, before.state, ledger, seen, action)
+  screen.show_run(logs, status)
+  if action != supervisor.END:
+    return AGAIN
+  screen.show_bill(plan, ledger)
+  return 0 if ledger.reason == supervisor.DONE else 1
+
+
+def take_all(world: World, workdir: str, screen: terminal.Screen) -> int:
+  """Takes looks until a launch has ended; survives all that goes wrong."""
+  code = AGAIN
+  while code == AGAIN:
     try:
-      seen, found, logs, status = observe(world, plan, before)
-      if refused and seen.state == supervisor.ABSENT:
-        seen = seen._replace(message=refused)
-      after, action = supervisor.decide(before, seen, limits)
-      news = action != supervisor.WAIT or after.state != before.state
-      if news or after.time - saved > _SAVE_SECONDS:
-        # Before the act: what could not be written down is not done.
-        generation = records.save(world, plan, after, generation)
-        saved = after.time
-      ledger, refused = after, ''
-      screen.show_change(before.state, ledger, seen, action)
-      refused = act(world, plan, ledger, action, found)
-      screen.show_run(logs, status)
-      if action == supervisor.END:
-        return ledger
-    except errors.UserError:  # another command watches
-      raise
+      code = take(world, workdir, screen)
     except Exception as error:  # whatever it was, hosts may be running
       text = error if isinstance(error, Unknown) else repr(error)
       warn(f'looking again in a moment: {text}')
-    world.sleep(world.period)
+    if code == AGAIN:
+      world.sleep(world.period)
+  return code
