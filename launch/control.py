@@ -80,11 +80,8 @@ def show_logs(world: World, name: str, workdir, worker, follow: bool) -> int:
 def look_once(world: World, name: str, workdir: str | None) -> int:
   """Takes one look at a launch and does what it calls for, see `tick.take`."""
   workdir = find_workdir(world, name, workdir)
-  if not records.load(world, workdir)[0].job:
-    raise errors.UserError(
-      f'{workdir}/launch/ledger.json is not there, or damaged: start the launch '
-      'by "run", which goes on with hosts that live.'
-    )
+  if bucket.read(world, f'{workdir}/launch/ledger.json').text is None:
+    raise errors.UserError(f'no launch was started in {workdir}: see run.')
   return tick.take(world, workdir, terminal.Screen(world, follows=False))
 
 

@@ -104,6 +104,8 @@ def take(world: World, workdir: str, screen: terminal.Screen) -> int:
   AGAIN is returned as long as the launch is under way.
   """
   before, content = records.load(world, workdir)
+  if not before.job:
+    raise Unknown(f'{workdir}/launch has no sound ledger; "run" begins another')
   plan = unpack(before.plan)
   world.project = before.project
   limits = supervisor.Limits(plan.zones, plan.hours * 3600)
