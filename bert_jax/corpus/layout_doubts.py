@@ -42,9 +42,13 @@ def _is_wrapped(lines: Sequence[str]) -> bool:
 
 
 def watch_blocks(
-  documents: Iterator[Document], counts: collections.Counter
+  documents: Iterator[Document], is_whole: bool, counts: collections.Counter
 ) -> Iterator[Document]:
-  """Yields the documents between a file's blank lines; counts odd files."""
+  """Yields the documents between a file's blank lines; counts odd files.
+
+  Args:
+    is_whole: whether they are all of the file, not of its first part.
+  """
   number = size = lines = 0
   for number, document in enumerate(documents, 1):
     yield document
@@ -53,7 +57,8 @@ def watch_blocks(
     if number == _MANY or size > _LONGEST:
       break
   is_large = size >= _LARGE or lines >= _MANY_LINES
-  is_unbroken = size > _LONGEST * number or (number == 1 and is_large)
+  is_single = is_whole and number == 1
+  is_unbroken = size > _LONGEST * number or (is_single and is_large)
   counts.update([UNBROKEN] * is_unbroken)
   counts.update([BROKEN] * (number == _MANY and size < _MANY * _SHORT))
   yield from documents

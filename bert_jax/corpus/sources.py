@@ -257,7 +257,9 @@ def _read(file, head, part: Range, layout, field, counts):
   if layout == 'files':
     return formats.read_whole_file((text for _, text in texts), counts)
   found = formats.read_blocks(texts, stop, layout == 'sentences', counts)
-  return found if part.start else layout_doubts.watch_blocks(found, counts)
+  if part.start:
+    return found
+  return layout_doubts.watch_blocks(found, part.is_whole, counts)
 
 
 def _without_mark(lines: formats.Lines) -> formats.Lines:

@@ -119,8 +119,8 @@ def test_a_manifest_that_cannot_be_read_is_not_called_other_data(tmp_path):
 def test_a_single_pass_leaves_out_a_tenth_without_a_warning():
   once = _ORDINARY | {'recipe': _ORDINARY['recipe'] | {'passes': 1}}
   for share, count in ((0.1, 0), (0.5, 1)):  # as weights of 0.5 do
-    rows = {'64': {'unused_tokens': 20, 'unused_share': share}}
-    lines = manifest_file.list_warnings(once | {'lengths': rows}, ['a'])
+    row = {'unused_tokens': 20, 'unused_share': share, 'random_share': 0.5}
+    lines = manifest_file.list_warnings(once | {'lengths': {'64': row}}, ['a'])
     assert len(lines) == count
 
 
