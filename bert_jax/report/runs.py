@@ -48,13 +48,15 @@ def find(folders: Sequence[str]) -> tuple[list[str], dict[str, dict]]:
       continue
     sweeps[folder] = _read(folder, 'results.json')
     with checking(folder):
-      done = {x for y in sweeps[folder]['settings'] for x in y['values']}
+      settings = sweeps[folder].get('settings', ())  # a table has none
+      done = {name for x in settings for name in x['values']}
     # Of what is there: another name might lead out of the folder.
     names = storage.list_names(folder)
     found += [os.path.join(folder, x) for x in names if x in done]
   if not found:
+    given = ', '.join(folders)
     raise errors.UserError(
-      f'{", ".join(folders)} has no run that ended; start the sweep again.'
+      f'{given}: no sweep with runs that ended; name runs.'
     )
   return found, sweeps
 

@@ -116,10 +116,10 @@ def test_a_sweep_has_a_row_for_each_setting(tmp_path):
   assert find_row(text, '1') == ['2/2', '0.5000', '0.5000', '0.2500', '']
   assert find_row(text, '2') == ['0/2', '', '', '', '']
   (tmp_path / 's' / 'results.json').write_text('{"settings": [{"values": {}}]}')
-  with pytest.raises(errors.UserError, match='no run that ended'):
+  with pytest.raises(errors.UserError, match='no sweep with runs that ended'):
     show(tmp_path / 's')
   (tmp_path / 's' / 'results.json').unlink()
-  with pytest.raises(errors.UserError, match="cannot use .*s: 'settings'"):
+  with pytest.raises(errors.UserError, match='no sweep with runs that ended'):
     show(tmp_path / 's')
 
 
