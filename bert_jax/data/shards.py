@@ -21,8 +21,8 @@ from bert_jax.data import (
   document_spill,
   hashing,
   heldout,
-  layout,
   pairs,
+  row_layout,
   store,
   vocab_pieces,
 )
@@ -340,5 +340,5 @@ def _rows(sizes: np.ndarray, length: int, most: int):
   """Returns the pairs of all rows in order, and how many each row has."""
   if most == 1:
     return np.arange(len(sizes)), np.ones(len(sizes), int)
-  packed = layout.pack(sizes, length, most)
+  packed = row_layout.pack(sizes, length, most)
   return np.concatenate(packed), np.array([len(row) for row in packed])

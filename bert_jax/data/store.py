@@ -21,7 +21,7 @@ import google_crc32c
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.data import layout
+from bert_jax.data import row_layout
 from bert_jax.runtime import storage
 from bert_jax.tokenization import tokenizer
 
@@ -131,7 +131,7 @@ class Reader:
     raw = self._tokens.read(
       np.repeat(shard, 2 * counts), texts, texts + wide * sizes.ravel()
     )
-    batch, is_text, present = layout.lay_out(
+    batch, is_text, present = row_layout.lay_out(
       counts, sizes, self._pack, self.length, cls_id, sep_id
     )
     batch['input_ids'][is_text] = np.frombuffer(raw, self._id_type)

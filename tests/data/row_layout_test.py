@@ -5,7 +5,7 @@ import itertools
 import hypothesis
 from hypothesis import strategies as st
 
-from bert_jax.data import layout
+from bert_jax.data import row_layout
 
 ROOM = 20
 LENGTHS = st.lists(st.integers(1, ROOM), max_size=60)
@@ -14,19 +14,19 @@ MOST = st.integers(1, 5)
 
 def test_pairs_go_where_they_fit_best():
   # 9 leaves 3, 8 leaves 4, 7 leaves 5: 4 goes to the 8, 3 to the 9.
-  assert layout.pack([3, 9, 4, 8, 7], room=12, most=8) == [
+  assert row_layout.pack([3, 9, 4, 8, 7], room=12, most=8) == [
     [0, 1],
     [2, 3],
     [4],
   ]
   # 2 would fit beside 8 and 2.
-  assert layout.pack([2, 8, 2], room=12, most=8) == [[0, 1, 2]]
-  assert layout.pack([2, 8, 2], room=12, most=2) == [[0, 1], [2]]
+  assert row_layout.pack([2, 8, 2], room=12, most=8) == [[0, 1, 2]]
+  assert row_layout.pack([2, 8, 2], room=12, most=2) == [[0, 1], [2]]
 
 
 @hypothesis.given(LENGTHS, MOST)
 def test_every_pair_is_in_one_row_that_holds_it_in_order(lengths, most):
-  packed = layout.pack(lengths, ROOM, most)
+  packed = row_layout.pack(lengths, ROOM, most)
   assert sorted(i for row in packed for i in row) == list(range(len(lengths)))
   for row in packed:
     assert 1 <= len(row) <= most
@@ -36,7 +36,7 @@ def test_every_pair_is_in_one_row_that_holds_it_in_order(lengths, most):
 
 @hypothesis.given(LENGTHS)
 def test_no_two_rows_could_be_one(lengths):
-  packed = layout.pack(lengths, ROOM, most=60)
+  packed = row_layout.pack(lengths, ROOM, most=60)
   sums = sorted(sum(lengths[i] for i in row) for row in packed)
   assert all(a + b > ROOM for a, b in itertools.pairwise(sums))
 
@@ -44,6 +44,6 @@ def test_no_two_rows_could_be_one(lengths):
 def test_many_open_rows_cost_no_time():
   # 100,000 rows are open at once: searching them would take hours.
   lengths = [7, 5] * 100_000
-  packed = layout.pack(lengths, room=12, most=3)
+  packed = row_layout.pack(lengths, room=12, most=3)
   assert len(packed) == 100_000
   assert all(len(row) == 2 for row in packed)
