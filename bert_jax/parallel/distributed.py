@@ -161,13 +161,15 @@ def leaving_together() -> Iterator[None]:
   try:
     yield
   except (Exception, errors.Interrupted) as error:
-    code = cli.report(error)  # now, since jax may abort this process
+    # Now, since jax may abort this process meanwhile.
+    code = cli.report(error)
+    sys.stdout.flush()
+    sys.stderr.flush()
     everywhere = getattr(error, 'everywhere', False)
     try:
       # Process 0 may take minutes to close its files in a bucket.
       barrier('leave', _DAY if everywhere else _LEAVE_SECONDS)
     except jax.errors.JaxRuntimeError:
-      sys.stdout.flush()
       os._exit(code)
     sys.exit(code)
   barrier('leave')

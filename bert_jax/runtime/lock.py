@@ -94,8 +94,8 @@ def _claim(path: str, sign: str | None, patient: bool):
 
   def look():
     if _list(path)[-1] > number:
-      reason = 'since this one gave no sign of life for minutes'
-      print(f'error: another took {path} over, {reason}.', file=sys.stderr)
+      line = f'error: another took {path} over: this process was cut off.'
+      print(line, file=sys.stderr, flush=True)
       os._exit(errors.MISTAKE)  # the main thread may be anywhere
     if not sign:
       storage.write(f'{path}/{number}', content)
