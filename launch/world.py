@@ -173,7 +173,7 @@ def ask(world: World, api: str, path: str, data=None, **query) -> Any:
 
 def _parse(text: str | bytes, where: str) -> dict[str, Any]:
   with reading(where):
-    return dict(json.loads(text))
+    return {**json.loads(text)}  # an empty list is no object
 
 
 @contextlib.contextmanager

@@ -31,7 +31,8 @@ def test_gcloud_knows_every_command_and_flag(tmp_path):
   if not shutil.which('gcloud'):
     pytest.skip('gcloud is not installed')
   found = [create(*more.split()) for more in REQUESTS]
-  run = lambda argv: found.append(argv) or world.Result(0, '{}')  # noqa: E731
+  login = '{"credential": {"access_token": "t"}}'
+  run = lambda argv: found.append(argv) or world.Result(0, login)  # noqa: E731
   here = world.World(run=run, project='p1')
   for kind in ('queuedResources', 'nodes'):
     queued.delete(here, queued.Resource(kind, 'r', A, 'r', 'l-1', ''))

@@ -40,6 +40,7 @@ FAULTS = {
   'an error page': 'HTTP/1.1 502 No\r\nContent-Length: 3\r\n\r\n<a>',
   'a page to log in': _page('<html>Welcome to our hotel!</html>'),
   'no object': _page('[7]'),
+  'an empty list': _page('[]'),
   'very deep': _page('[' * 100_000),
   'an item without a name': _list({'state': {'state': 'ACTIVE'}}),
   'an item of another form': _list({'name': NAME, 'tpu': 7, 'state': 'x'}),
