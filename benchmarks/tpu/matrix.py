@@ -251,7 +251,8 @@ def table(cells, chips, cases) -> list[str]:
 
 def check_compiler(parser, name: str):
   """Ends the command if the compiler for a slice is not installed."""
-  extra, there = 'gpu-compiler', compilers.is_installed_for_cuda()
+  extra = 'gpu-compiler'
+  there = any(map(compilers.is_installed, compilers.CUDA.values()))
   if accelerators.parse(name).is_tpu:
     extra, there = 'tpu', compilers.is_installed(compilers.TPU)
   if not there:
