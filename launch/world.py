@@ -173,7 +173,10 @@ def ask(world: World, api: str, path: str, data=None, **query) -> Any:
 
 def _parse(text: str | bytes, where: str) -> dict[str, Any]:
   with reading(where):
-    return {**json.loads(text)}  # an empty list is no object
+    found = {**json.loads(text)}  # an empty list is no object
+    if 'error' in found:  # whatever the code says
+      raise LookupError(found['error'])
+    return found
 
 
 @contextlib.contextmanager

@@ -41,6 +41,7 @@ FAULTS = {
   'a page to log in': _page('<html>Welcome to our hotel!</html>'),
   'no object': _page('[7]'),
   'an empty list': _page('[]'),
+  'an error with 200': _page('{"error": {"code": 503}}'),
   'very deep': _page('[' * 100_000),
   'an item without a name': _list({'state': {'state': 'ACTIVE'}}),
   'an item of another form': _list({'name': NAME, 'tpu': 7, 'state': 'x'}),
