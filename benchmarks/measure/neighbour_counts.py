@@ -211,7 +211,7 @@ def use_shown(own, of_shown, targets, mix, size, mask_id):
 
 
 def main():
-  begin, config = time.monotonic(), cli.get_config(flags.FLAGS)
+  begin, config = time.monotonic(), flags.FLAGS.config
   phase = task.list_phases(config)[0]
   data = batches.Batches(config, config.data.dir)
   targets = read_targets(data, phase)
