@@ -67,6 +67,7 @@ def test_the_command_writes_features_and_draws(tmp_path):
   )
   assert (result.returncode, result.stderr) == (0, '')
   assert result.stdout == (
+    'the sentences: 0.00% of the tokens are unknown\n'
     f'wrote {output}: 1 sentence\nwrote {picture}: [CLS] the cat ##s [SEP]\n'
   )
   with np.load(output) as found:
