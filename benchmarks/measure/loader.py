@@ -12,12 +12,12 @@ same cores.
 
 import argparse
 import os
+import runpy
 import statistics
 import time
 from collections.abc import Callable
 
 import numpy as np
-import step_rate
 import step_rows
 
 from bert_jax.data import dataset
@@ -61,7 +61,9 @@ def main():
   parser.add_argument('--config', required=True, help='FILE or FILE:ARGUMENTS')
   parser.add_argument('--data', required=True, help='prepared data')
   args = parser.parse_args()
-  c = step_rate.get_config(args.config)
+  name, _, arguments = args.config.partition(':')
+  c = runpy.run_path(name)['get_config'](arguments)
+  c.phases.update({x: values[:1] for x, values in c.phases.items()})
   step_rows.use_data(c, args.data)
   [phase] = task.list_phases(c)
   size = phase.batch_size

@@ -5,12 +5,10 @@
 
 Each cell of the table is a run: all its programs, for sequences of 128 tokens
 unless the case says otherwise, are compiled in full by the chip's compiler, as
-`bert_jax.main` compiles them before its first step; `predictions` are the
-programs of the commands that use a trained model. Models have one layer, or
+`bert_jax.main` compiles them before its first step. Models have one layer, or
 two if scanned, and 2,000 words; where a case names no size, it is that of
 BERT-Tiny. Each cell runs in its own process, so that a compiler that crashes or
-runs out of memory is reported. The unmodified BASE and LARGE are compiled by
-benchmarks/tpu/pages.py.
+runs out of memory is reported.
 
 A cell names the attention of each length. `refused` is a run that bert_jax
 refuses with a one-line reason; `kernels refused` one in which XLA's attention
@@ -28,7 +26,6 @@ import os
 import subprocess
 import sys
 
-import inference_programs
 import jax
 
 from bert_jax import config_check, errors, tasks
@@ -66,7 +63,7 @@ class Case:
 
   Attributes:
     size: as in `config.read_size`.
-    kind: pretraining; finetuning, of classes; or predictions with a model.
+    kind: pretraining; or finetuning, of classes.
     arguments: arguments of the config.
     chips: those to compile for, from `CHIPS`.
     lengths: tokens per sequence in each phase.
@@ -123,14 +120,12 @@ CASES = {
     arguments=FAST + 'kind=rtl,nsp=false,norm=pre'
   ),
   'fine-tuning': Case(kind='finetuning'),
-  'predictions': Case(kind='predictions', arguments='', devices=1),
 }
 
 
 def make_config(case: Case):
   """Returns the config of a case, with one layer by default."""
-  recipe = 'finetuning' if case.kind == 'finetuning' else 'pretraining'
-  c = getattr(recipes, recipe)(case.size)
+  c = getattr(recipes, case.kind)(case.size)
   c.model.num_layers = 1
   c.data.vocab_size = 2000
   c.update_from_flattened_dict(
@@ -151,8 +146,6 @@ def compile_cell(chip: str, case: Case) -> str:
   topology = accelerators.parse(CHIPS[chip][case.large_slice], case.slices)
   try:
     devices = compile_step.describe_devices(topology)[: case.devices]
-    if case.kind == 'predictions':
-      return compile_predictions(c, devices[0])
     mesh = device_mesh.make_mesh(c.mesh.model, devices)
     make = tasks.get(c).make_objective
     start = programs.list_start(c, make(c), mesh)
@@ -172,15 +165,6 @@ def compile_cell(chip: str, case: Case) -> str:
       return f'kernels refused at length {phase.seq_length}'
     said.append(chosen.compute.attention)
   return ', '.join(said)
-
-
-def compile_predictions(c, device) -> str:
-  """Compiles the programs of inference; returns the text of its cell."""
-  listed = inference_programs.list_programs(c, device)
-  found = programs.compile_all(listed, device.platform, say)
-  return describe_failure([programs.Result(c, found)]) or (
-    f'{len(listed)} programs'
-  )
 
 
 def describe_failure(results) -> str | None:

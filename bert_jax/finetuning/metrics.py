@@ -18,9 +18,8 @@ _TAILS = 0.025, 0.975  # of an interval of 95 %
 # Metrics whose intervals are Wilson's.
 _SHARES = 'accuracy', 'exact_match', 'subset_accuracy'
 _Z = 1.959964  # standard deviations on either side of it
-# Share of resamples in which a constant may do as well: by
-# benchmarks/measure/learnt_nothing.py, 3 % of random predictions pass, and 1 %
-# of predictions that are right in 80 % of 60 rows do not.
+# Share of resamples in which a constant may do as well: in simulations, 3 % of
+# random predictions pass, and 1 % of those that are right in 80 % of 60 rows do not.
 _DOUBT = 0.15
 
 

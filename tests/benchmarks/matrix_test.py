@@ -13,7 +13,7 @@ def test_the_config_of_a_case_is_valid_and_small(name):
   assert c.phases.seq_length == case.lengths
   assert len(c.phases.steps) == len(case.lengths)
   assert c.model.num_layers <= 2 and c.data.vocab_size == 2000
-  assert (c.task == 'pretraining') == (case.kind != 'finetuning')
+  assert (c.task == 'pretraining') == (case.kind == 'pretraining')
 
 
 def test_a_row_names_each_failure_once():

@@ -14,7 +14,7 @@ def test_a_comparison_with_nothing_is_refused(monkeypatch, capsys):
     '--torch=python',
     '--size=tiny',
     '--pack=3',
-    '--flags',
+    '--flags=xla_x=1',
   ):
     monkeypatch.setattr('sys.argv', ['step.py', alone])
     step.parse_arguments()

@@ -1,14 +1,14 @@
 """Tests of which weights are rounded, and what products round."""
 
+import pathlib
 import re
 
-import inference_programs
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import param_names
+from bert_jax import finetuning, inference, param_names
 from bert_jax.model import classifier, parameters, precision
 from bert_jax.ops import fused_attention
 from bert_jax.pretraining import pretrain
@@ -165,7 +165,17 @@ def assert_exact(text):
 
 @pytest.mark.parametrize('platform', PLATFORMS)
 def test_no_product_of_inference_rounds_its_operands(platform):
-  c = training.small_config()
-  for program in inference_programs.list_programs(c, jax.devices()[0]):
-    traced = program.jitted.trace(*program.arguments)
-    assert_exact(traced.lower(lowering_platforms=(platform,)).as_text())
+  module, params = make('float32')
+  batch = training.make_batch(0)
+  compute = precision.jit_inference()(
+    lambda p: module.apply({'params': p}, batch)
+  )
+  traced = compute.trace(params)
+  assert_exact(traced.lower(lowering_platforms=(platform,)).as_text())
+
+
+@pytest.mark.parametrize('package', [inference, finetuning])
+def test_predictions_are_computed_by_nothing_else(package):
+  texts = [x.read_text() for x in pathlib.Path(*package.__path__).glob('*.py')]
+  assert len(texts) > 5
+  assert 'jax.jit' not in ''.join(texts)
