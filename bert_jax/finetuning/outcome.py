@@ -147,7 +147,9 @@ def _export(run, results) -> str | None:
     run.data.tokenizer,
     make_card(run.task, config, run.data.labels, results, size),
     head,
-    trained_length.find(config, run.step, facts),
+    trained_length.find(
+      config.phases, config.model.max_positions, run.step, facts
+    ),
   )
   return None
 

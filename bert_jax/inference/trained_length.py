@@ -17,20 +17,20 @@ from bert_jax.interop import rename
 
 
 def find(
-  config: config_dict.ConfigDict, step: int, facts: dict[str, Any]
+  phases: config_dict.ConfigDict, most: int, step: int, facts: dict[str, Any]
 ) -> int:
   """Returns the tokens of the longest rows that a run's model was trained on.
 
   Args:
+    most: positions of the model.
     step: updates that were made.
     facts: of the run, from its log or a checkpoint, with those of the model that
       it started from, see `transfer.transfer`.
   """
-  starts = itertools.accumulate(config.phases.steps, initial=0)
-  phases = zip(config.phases.seq_length, starts, strict=False)
-  begun = [length for length, start in phases if start < step]
-  most, start = config.model.max_positions, facts.get('init_from')
-  if start:
+  starts = itertools.accumulate(phases.steps, initial=0)
+  lengths = zip(phases.seq_length, starts, strict=False)
+  begun = [length for length, start in lengths if start < step]
+  if start := facts.get('init_from'):
     begun.append(start.get('trained_length', most))
   return min(max(begun, default=most), most)
 
@@ -41,11 +41,9 @@ def warn(model: rename.LoadedModel, lengths: Iterable[int]):
   if most is None or most >= model.config.max_positions:
     return
   if longer := [n for n in lengths if n > most]:
-    count = errors.count(len(longer), 'text')
-    print(
-      f'WARNING: {count} of up to {max(longer)} tokens, but the model was trained '
-      f'on rows of {most}: its embeddings of later positions are random, so what '
-      'it says of such texts is much worse',
-      file=sys.stderr,
-      flush=True,
+    message = (
+      f'WARNING: {errors.count(len(longer), "text")} of up to {max(longer)} '
+      f'tokens, but the model was trained on rows of {most}: its embeddings of '
+      'later positions are random, so what it says of such texts is much worse'
     )
+    print(message, file=sys.stderr, flush=True)

@@ -54,7 +54,9 @@ def read(workdir: str, step: int | None = None) -> rename.LoadedModel:
     origin=origin,
     step=facts['step'],
     head=head,
-    trained_length=trained_length.find(config, facts['step'], facts),
+    trained_length=trained_length.find(
+      config.phases, bert.max_positions, facts['step'], facts
+    ),
   )
 
 

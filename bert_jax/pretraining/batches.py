@@ -22,37 +22,31 @@ def spread(count: int, size: int) -> np.ndarray:
   return np.arange(count) * size // count
 
 
-def count_predictions(config: config_dict.ConfigDict, phase: task.Phase) -> int:
+def count_predictions(
+  objective: config_dict.ConfigDict, pack: int, phase: task.Phase
+) -> int:
   """Returns P, the maximum of predictions per row."""
-  if config.objective.kind != 'mlm':
+  if objective.kind != 'mlm':
     return phase.seq_length - 1
-  o = config.objective
-  rate = max(o.mask_rate, o.initial_mask_rate)
+  rate = max(objective.mask_rate, objective.initial_mask_rate)
   return masking.count_predictions(
-    phase.seq_length, rate, phase.max_predictions, config.data.pack
+    phase.seq_length, rate, phase.max_predictions, pack
   )
 
 
 def evaluate_as(
-  config: config_dict.ConfigDict, phase: task.Phase
+  objective: config_dict.ConfigDict, pack: int, phase: task.Phase
 ) -> task.Phase:
   """Returns the phase with the predictions that held-out rows need at most.
 
   They are masked at mask_rate. Where training begins with more predictions, phases
   that differ in nothing else share the program of the evaluation, which is cheaper.
   """
-  o = config.objective
-  if config.data.pack > 1 or o.initial_mask_rate <= o.mask_rate:
+  rate = objective.mask_rate
+  if pack > 1 or objective.initial_mask_rate <= rate:
     return phase
-  most = min(phase.max_predictions, math.ceil(phase.seq_length * o.mask_rate))
+  most = min(phase.max_predictions, math.ceil(phase.seq_length * rate))
   return dataclasses.replace(phase, max_predictions=most)
-
-
-def compute_mask_rate(config: config_dict.ConfigDict, step: int) -> float:
-  """Returns the share of tokens to predict in a step (arXiv 2305.15096)."""
-  last, first = config.objective.mask_rate, config.objective.initial_mask_rate
-  done = step / sum(config.phases.steps)
-  return first + (last - first) * done if first else last
 
 
 def _list_orders(phases: list[task.Phase]) -> list[tuple[int, int]]:
@@ -60,14 +54,14 @@ def _list_orders(phases: list[task.Phase]) -> list[tuple[int, int]]:
 
   A phase of the same length as the one before goes on with the same shuffle.
   """
-  found = []
+  orders = []
   for before, phase in zip([None, *phases], phases, strict=False):
     if before and before.seq_length == phase.seq_length:
-      number, rows = found[-1]
-      found.append((number, rows + before.steps * before.batch_size))
+      number, rows = orders[-1]
+      orders.append((number, rows + before.steps * before.batch_size))
     else:
-      found.append((phase.number, 0))
-  return found
+      orders.append((phase.number, 0))
+  return orders
 
 
 def _choose_evaluated(
@@ -77,16 +71,17 @@ def _choose_evaluated(
 
   Each input has its share of at most so many rows, spread evenly.
   """
-  total, before, found = len(split.reader), 0, []
+  total, before, batches = len(split.reader), 0, []
   size = min(total, most)
   for name, records in split.inputs.items():
     after = before + len(records)
     n = after * size // total - before * size // total
     rows = records[spread(n, len(records))]
-    for k in range(0, n, batch_size):
-      found.append((name, rows[k : k + batch_size]))
+    batches += [
+      (name, rows[k : k + batch_size]) for k in range(0, n, batch_size)
+    ]
     before = after
-  return found
+  return batches
 
 
 class Batches:
@@ -96,9 +91,9 @@ class Batches:
   """
 
   def __init__(self, config: config_dict.ConfigDict, directory: str):
-    self._config = config
-    words = manifest_file.load_tokenizer(directory)
-    self._words = words
+    self._seed, self._objective = config.seed, config.objective
+    self._pack, self._steps = config.data.pack, sum(config.phases.steps)
+    self._words = words = manifest_file.load_tokenizer(directory)
     self._special = np.array([words.cls_id, words.sep_id])
     self._continues = np.array([w.startswith('##') for w in words.vocab])
     self._splits = {
@@ -108,6 +103,7 @@ class Batches:
     }
     self._ahead = (), ((), ())  # what was asked for last, and found
     phases = task.list_phases(config)
+    self._first_length = phases[0].seq_length
     self._orders = _list_orders(phases)
     self._evaluated = [
       _choose_evaluated(
@@ -125,10 +121,12 @@ class Batches:
     split = self._splits['train', phase.seq_length]
     if rows is None:
       rows = np.arange(phase.batch_size)
-    seed = self._config.seed
     record, epoch = self._find_ahead(phase, step, rows)
-    keys = self._keys(seed, _MASK, phase.number, epoch, record)
-    rate = compute_mask_rate(self._config, step)
+    keys = self._keys(self._seed, _MASK, phase.number, epoch, record)
+    o = self._objective
+    rate, first = o.mask_rate, o.initial_mask_rate
+    if first:  # falls in the course of the run (arXiv 2305.15096)
+      rate = first + (rate - first) * (step / self._steps)
     return self._features(split, phase, record, keys, rate)
 
   def _find_ahead(self, phase, step, rows):
@@ -149,7 +147,7 @@ class Batches:
     start = before + (step - phase.first) * phase.batch_size
     return hashing.find_records(
       # A seed is an int64, so one bit of the uint64 hash is dropped.
-      int(hashing.mix(self._config.seed, _ORDER, order)[0] >> np.uint64(1)),
+      int(hashing.mix(self._seed, _ORDER, order)[0] >> np.uint64(1)),
       start + rows,
       len(self._splits['train', phase.seq_length].reader),
     )
@@ -157,19 +155,18 @@ class Batches:
   def read_sample(self) -> np.ndarray:
     """Reads a sample of the first phase's training rows, evenly spread.
 
-    Returns:
-      int32 [N, S], about 4M tokens; -1 is padding or a special token.
+    They are int32 [N, S], about 4M tokens; -1 is padding or a special token.
     """
-    length, words = self._config.phases.seq_length[0], self._words
+    length, words = self._first_length, self._words
     reader = self._splits['train', length].reader
     records = np.unique(spread(_COUNTED // length, len(reader)))
-    found = []
+    parts = []
     for some in np.array_split(records, -(-len(records) // 1024)):
       batch = reader.rows(some, words.cls_id, words.sep_id)
       ids = batch['input_ids']
       is_text = (batch['input_mask'] > 0) & ~np.isin(ids, self._special)
-      found.append(np.where(is_text, ids, -1))
-    return np.concatenate(found)
+      parts.append(np.where(is_text, ids, -1))
+    return np.concatenate(parts)
 
   def count_labels(self) -> np.ndarray:
     """Counts the words that are predicted in the sample, integers [V].
@@ -179,7 +176,7 @@ class Batches:
     """
     ids, words = self.read_sample(), self._words
     counts = np.bincount(ids[ids >= 0], minlength=words.size)
-    if self._config.objective.kind != 'mlm':
+    if self._objective.kind != 'mlm':
       counts[words.cls_id] += len(ids)
       counts[words.sep_id] += 2 * len(ids)
     return counts
@@ -188,22 +185,16 @@ class Batches:
     return len(self._evaluated[phase.number])
 
   def eval_batch(
-    self,
-    phase: task.Phase,
-    i: int,
-    rows: np.ndarray | None = None,
+    self, phase: task.Phase, i: int, rows: np.ndarray | None = None
   ) -> task.Batch:
-    """Returns the given rows of held-out batch i; None means all rows.
-
-    All come from one input.
-    """
+    """Returns the given rows of held-out batch i, all of one input."""
     split = self._splits['heldout', phase.seq_length]
     _, records = self._evaluated[phase.number][i]
     row = np.arange(phase.eval_batch_size) if rows is None else rows
     record = records[np.minimum(row, len(records) - 1)]
-    keys = self._keys(self._config.seed, _EVAL_MASK, record)
-    rate = self._config.objective.mask_rate
-    evaluated = evaluate_as(self._config, phase)
+    keys = self._keys(self._seed, _EVAL_MASK, record)
+    rate = self._objective.mask_rate
+    evaluated = evaluate_as(self._objective, self._pack, phase)
     batch = self._features(split, evaluated, record, keys, rate)
     for name in ('masked_lm_weights', 'next_sentence_weights'):
       batch[name][row >= len(records)] = 0
@@ -216,39 +207,37 @@ class Batches:
 
   def _keys(self, *parts) -> np.ndarray:
     """Returns hashes of numbers and [B] arrays, [B] or, if packed, [B, N]."""
-    pack = self._config.data.pack
-    if pack == 1:
+    if self._pack == 1:
       return hashing.mix(*parts)
-    return hashing.mix(*(np.asarray(x)[..., None] for x in parts), range(pack))
+    columns = (np.asarray(x)[..., None] for x in parts)
+    return hashing.mix(*columns, range(self._pack))
 
   def _features(self, split, phase, record, keys, rate) -> task.Batch:
     few = max(1, _AT_ONCE // phase.seq_length)
+    places = [slice(k, k + few) for k in range(0, len(record), few)]
+    ends = self._words.cls_id, self._words.sep_id
     parts = [
-      self._few_features(
-        split, phase, record[k : k + few], keys[k : k + few], rate
-      )
-      for k in range(0, len(record), few)
+      self._mask(split.reader.rows(record[x], *ends), phase, keys[x], rate)
+      for x in places
     ]
     if len(parts) == 1:
       return parts[0]
     return {name: np.concatenate([x[name] for x in parts]) for name in parts[0]}
 
-  def _few_features(self, split, phase, record, keys, rate) -> task.Batch:
-    c, words = self._config, self._words
-    batch = split.reader.rows(record, words.cls_id, words.sep_id)
-    if c.objective.kind != 'mlm':
-      reverse = c.objective.kind == 'rtl'
-      return masking.predict_next_tokens(batch, reverse)
+  def _mask(self, batch, phase, keys, rate) -> task.Batch:
+    o = self._objective
+    if o.kind != 'mlm':
+      return masking.predict_next_tokens(batch, o.kind == 'rtl')
     return masking.mask_tokens(
       batch,
       keys,
-      unit=c.objective.mask_unit,
+      unit=o.mask_unit,
       rate=rate,
-      mix=c.objective.mask_mix,
+      mix=o.mask_mix,
       max_predictions=phase.max_predictions,
-      size=count_predictions(c, phase),
-      vocab_size=words.size,
-      mask_id=words.mask_id,
+      size=count_predictions(o, self._pack, phase),
+      vocab_size=self._words.size,
+      mask_id=self._words.mask_id,
       special=self._special,
       continues=self._continues,
     )

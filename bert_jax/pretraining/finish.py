@@ -38,6 +38,7 @@ def finish(
   bert = model_config(config)
   params = parameters.drop_padding_rows(params, bert.vocab_size)
   rows = log.read(paths.metrics(workdir))
+  facts, path = log.find_facts(rows), paths.results(workdir)
   [*_, last] = (row for row in rows if row['kind'] == 'eval')
   results = {
     'metrics': {'mlm_loss': last['mlm_loss']}
@@ -46,52 +47,57 @@ def finish(
     'step': step,
     'fingerprint': fingerprint.combine(fingerprint.of_arrays(params)),
   }
-  path = paths.results(workdir)
   with errors.explaining(f'cannot write {path}'):
     files.write_json(path, results)
   words = manifest_file.load_tokenizer(directory)
   exported, problem = None, hugging_face.find_problem(bert)
   if problem is None:
     exported = paths.export(workdir)
-    described = model_card.describe_run(workdir, params, step)
-    length = trained_length.find(config, step, log.find_facts(rows))
+    card = model_card.describe_run(workdir, params, step)
+    length = trained_length.find(config.phases, bert.max_positions, step, facts)
     hugging_face.export(
-      exported, params, bert, words, described, trained_length=length
+      exported, params, bert, words, card, trained_length=length
     )
-  examples = choose_examples(config, directory, words, batches.EXAMPLES)
+  length = config.phases.seq_length[0]
+  examples = choose_examples(directory, length, words, batches.EXAMPLES)
   if examples:
     print('\nheld-out text, one word hidden:')
   for sentence, truth in examples:
-    guessed = fill.fill(params, bert, words, sentence)
-    print(f'  {sentence}')
-    guesses = ', '.join(f'{word} {p:.0%}' for word, p in guessed[0])
-    print(f'    the model: {guesses}; the text: {truth}')
-  _print_summary(config, workdir, exported, rows, last)
+    [guessed] = fill.fill(params, bert, words, sentence)
+    guesses = ', '.join(f'{word} {p:.0%}' for word, p in guessed)
+    print(f'  {sentence}\n    the model: {guesses}; the text: {truth}')
+  print(_describe(directory, last, facts, config.phases.seq_length[-1]))
+  print(f'  {directory}: vocabulary, examples, manifest')
+  print(f'  {paths.checkpoints(workdir)}: parameters and optimizer')
+  print(f'  {paths.metrics(workdir)}: every number of the log')
   if problem:
     print(f'  no export: {problem}')
-  _print_next(config, workdir, exported, [x for x, _ in examples])
+  else:
+    what = 'the model, for transformers; fill in the licence in its README.md'
+    print(f'  {exported}: {what}')
+  own = config.data.dir or config.data.input != FIELDS['data.input'].default
+  sentences = [sentence for sentence, _ in examples]
+  print('\nnext:')
+  for line in _list_next(workdir, exported, sentences, bool(own)):
+    print(f'  {line}')
 
 
 def choose_examples(
-  config: config_dict.ConfigDict,
-  directory: str,
-  words: Tokenizer,
-  count: int,
+  directory: str, length: int, words: Tokenizer, count: int
 ) -> list[tuple[str, str]]:
   """Returns (sentence with [MASK], masked word) of held-out rows."""
-  length = config.phases.seq_length[0]
   reader = dataset.open_split(directory, 'heldout', length).reader
   chosen = batches.spread(count, len(reader))
   rows = reader.rows(chosen, words.cls_id, words.sep_id)
-  found = []
+  examples = []
   for ids, segments in zip(rows['input_ids'], rows['segment_ids'], strict=True):
     # The first text ends where segment 1 begins, packed or not.
     first = ids[: np.argmax(segments)][1:-1].tolist()
     first = first[slice(*_choose_part(words.tokens(first)))]
     start, end = _choose_word(words.tokens(first))
     shown = [*first[:start], words.mask_id, *first[end:]]
-    found.append((words.decode(shown), words.decode(first[start:end])))
-  return found
+    examples.append((words.decode(shown), words.decode(first[start:end])))
+  return examples
 
 
 def _choose_part(tokens: Sequence[str]) -> tuple[int, int]:
@@ -125,69 +131,49 @@ def _has_letters(piece: str) -> bool:
   return all(unicodedata.category(c)[0] in 'LM' for c in piece.lstrip('#'))
 
 
-def _print_summary(config, workdir: str, exported: str | None, rows, last):
-  facts = log.find_facts(rows)
-  directory, nsp = paths.prepared_data(config, workdir), ''
+def _describe(directory, last, facts, length) -> str:
+  """Describes the last evaluation, beside what constants get."""
+  nsp, entropy = '', facts['unigram_entropy']
   if 'nsp_accuracy' in last:
-    constant = manifest_file.get_constant_nsp(
-      manifest_file.read(directory), config.phases.seq_length[-1]
-    )
+    manifest = manifest_file.read(directory)
+    constant = manifest_file.get_constant_nsp(manifest, length)
     nsp = (
       f', NSP accuracy {last["nsp_accuracy"]:.1%} (a constant gets '
       f'{constant:.1%})'
     )
-  gain = facts['unigram_entropy'] - last['mlm_loss']
-  length = last.get('seq_length')  # if the phases have several
-  where = f' in rows of {length} tokens' if length else ''
-  print(
-    f'\nheld-out after {last["step"]:,} steps{where}: MLM loss '
+  gain = entropy - last['mlm_loss']
+  # If the phases have several lengths.
+  rows = f' in rows of {length} tokens' if 'seq_length' in last else ''
+  return (
+    f'\nheld-out after {last["step"]:,} steps{rows}: MLM loss '
     f'{last["mlm_loss"]:.3f} ({abs(gain):.2f} nats '
-    f'{"below" if gain >= 0 else "above"} the unigram entropy '
-    f'{facts["unigram_entropy"]:.3f}), perplexity '
-    f'{last["mlm_perplexity"]:.1f}, MLM accuracy {last["mlm_accuracy"]:.1%}'
-    f'{nsp}'
+    f'{"below" if gain >= 0 else "above"} the unigram entropy {entropy:.3f}), '
+    f'perplexity {last["mlm_perplexity"]:.1f}, MLM accuracy '
+    f'{last["mlm_accuracy"]:.1%}{nsp}'
   )
-  print(f'  {directory}: vocabulary, examples, manifest')
-  where = [
-    (paths.checkpoints(workdir), 'parameters and optimizer'),
-    (paths.metrics(workdir), 'every number of the log'),
-  ]
-  if exported:
-    meaning = (
-      'the model, for transformers; fill in the licence in its README.md'
-    )
-    where.append((exported, meaning))
-  for path, meaning in where:
-    print(f'  {path}: {meaning}')
 
 
-def _print_next(
-  config, workdir: str, exported: str | None, sentences: Sequence[str]
-):
-  """Prints commands to try next, with sentences of the held-out text."""
-  print('\nnext:')
+def _list_next(
+  workdir: str, exported: str | None, sentences: Sequence[str], own: bool
+) -> list[str]:
+  """Returns commands to try next, with a sentence of the held-out text."""
+  lines, quoted = [], shlex.quote(workdir)
   if exported and sentences:
     known = [sentence for sentence in sentences if '[UNK]' not in sentence]
     # A sentence without quotation marks makes a command that is easy to read.
     sentence = min(
       known or sentences, key=lambda x: len(shlex.quote(x)) - len(x)
     )
-    given = [f'--model={exported}', '--', sentence]
-    if not sentence.startswith('-'):
-      given.remove('--')
-    print(f'  python -m bert_jax.fill_mask {shlex.join(given)}')
-  print(
-    '  pip install matplotlib && python -m bert_jax.report '
-    f'--workdir={shlex.quote(workdir)}'
-  )
-  shipped = config.data.input == FIELDS['data.input'].default
-  if shipped and not config.data.dir:
-    own = "--config=configs/budget.py:cpu_quarter --config.data.input='TEXT'"
-    what = "TEXT: files of your own; see 'Your own text' in README.md"
-  else:
-    own = (
-      f'--config=configs/classify.py --config.init_from={shlex.quote(workdir)} '
-      '--config.data.input=train=FILE'
-    )
+    end = ['--'] if sentence.startswith('-') else []
+    command = shlex.join([f'--model={exported}', *end, sentence])
+    lines.append(f'python -m bert_jax.fill_mask {command}')
+  report = f'python -m bert_jax.report --workdir={quoted}'
+  lines.append(f'pip install matplotlib && {report}')
+  given = "--config=configs/budget.py:cpu_quarter --config.data.input='TEXT'"
+  what = "TEXT: files of your own; see 'Your own text' in README.md"
+  if own:
+    given = f'--config=configs/classify.py --config.init_from={quoted} '
+    given += '--config.data.input=train=FILE'
     what = 'FILE: a CSV, TSV or JSONL file with the columns text and label'
-  print(f'  python -m bert_jax.main {own} --workdir=NEW\n    ({what})')
+  lines.append(f'python -m bert_jax.main {given} --workdir=NEW')
+  return [*lines, f'  ({what})']

@@ -3,10 +3,8 @@
 `init_from` names the model. Its sizes, vocabulary and parameters are used; the
 optimizer and the schedule start from the beginning. Parameters that the model
 lacks are new.
-Without one, `find_start` chooses `word_vectors`, if the config asks for them.
 """
 
-import functools
 import itertools
 import re
 from collections.abc import Sequence
@@ -19,7 +17,7 @@ from bert_jax.config import flatten
 from bert_jax.data import dataset, manifest_file, vocab_pieces
 from bert_jax.inference import source, transfer
 from bert_jax.parallel import distributed
-from bert_jax.pretraining import training_data, word_vectors
+from bert_jax.pretraining import training_data
 from bert_jax.tokenization.basic_tokenizer import split_words
 from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab
 from bert_jax.workdir import claim, paths
@@ -137,15 +135,6 @@ def write_vocabulary(config: config_dict.ConfigDict, workdir: str):
   words = source.read(config.init_from).tokenizer.vocab
   with errors.explaining(f'cannot write {path}'):
     vocab_pieces.write(words, path)
-
-
-def find_start(config: config_dict.ConfigDict, directory: str):
-  """Returns `train.task.Task.start` of a config; None for random weights."""
-  if config.init_from:
-    return functools.partial(start, config, directory)
-  if config.objective.word_vectors:
-    return functools.partial(word_vectors.start, config, directory)
-  return None
 
 
 def start(

@@ -15,7 +15,12 @@ from bert_jax.corpus import text_files
 from bert_jax.data import manifest_file
 from bert_jax.model import heads, losses, parameters
 from bert_jax.ops import tied_decoder
-from bert_jax.pretraining import batches, init_from, sampled_words
+from bert_jax.pretraining import (
+  batches,
+  init_from,
+  sampled_words,
+  word_vectors,
+)
 from bert_jax.train import task, tuning
 
 _BELOW = 1.0  # nats below the unigram entropy, where the plateau ends
@@ -31,37 +36,32 @@ def make_objective(
       `objective.unigram_bias` and `objective.sampled_words`. Without data, they
       are not known; shapes do not depend on them.
   """
-  module = make_module(config)
-  bert = module.config
-  nsp, size = config.objective.nsp, bert.vocab_size
-  nsp_loss = math.log(2) if nsp else 0.0
-  word_loss, bias = math.log(size), None
-  if config.objective.unigram_bias and word_shares is not None:
-    word_loss = float(-np.sum(word_shares * np.log(word_shares)))
+  module, pack = make_module(config), config.data.pack
+  o, bert = config.objective, module.config
+  loss, bias = math.log(bert.vocab_size), None
+  if o.unigram_bias and word_shares is not None:
+    loss = float(-np.sum(word_shares * np.log(word_shares)))
     bias = np.log(word_shares).astype(np.float32)
   init = functools.partial(parameters.init, module, decoder_bias=bias)
-  asked = config.objective.sampled_words
-  groups = sampled_words.group(asked, size, word_shares)
-  computed = dataclasses.replace(bert, vocab_size=asked) if groups else bert
-  if config.init_from:
-    init = parameters.skip_layers(init)
+  groups = sampled_words.group(o.sampled_words, bert.vocab_size, word_shares)
+  compared = o.sampled_words if groups else bert.vocab_size
+  computed = dataclasses.replace(bert, vocab_size=compared)
+
+  def count_flops(phase):
+    predicted = batches.count_predictions(o, pack, phase)
+    flops = computed.flops_per_sequence(phase.seq_length, predicted, pack)
+    return phase.batch_size * flops
+
   return task.Objective(
-    init=init,
-    losses=('mlm_loss', 'nsp_loss') if nsp else ('mlm_loss',),
-    counts=functools.partial(count_targets, with_nsp=nsp),
+    init=parameters.skip_layers(init) if config.init_from else init,
+    losses=('mlm_loss', 'nsp_loss') if o.nsp else ('mlm_loss',),
+    counts=functools.partial(count_targets, with_nsp=o.nsp),
     compute=functools.partial(compute_sums, module, groups=groups),
-    batch_shapes=functools.partial(batch_shapes, config),
-    evaluate_as=functools.partial(batches.evaluate_as, config),
-    flops=lambda phase: (
-      phase.batch_size
-      * computed.flops_per_sequence(
-        phase.seq_length,
-        batches.count_predictions(config, phase),
-        config.data.pack,
-      )
-    ),
+    batch_shapes=functools.partial(batch_shapes, o, pack),
+    evaluate_as=functools.partial(batches.evaluate_as, o, pack),
+    flops=count_flops,
     # A trained model is evaluated instead.
-    expected_loss=None if config.init_from else word_loss + nsp_loss,
+    expected_loss=None if config.init_from else loss + math.log(2) * o.nsp,
   )
 
 
@@ -72,43 +72,42 @@ def make_module(config: config_dict.ConfigDict) -> heads.PretrainingModel:
 
 
 def batch_shapes(
-  config: config_dict.ConfigDict, phase: task.Phase, rows: int
+  objective: config_dict.ConfigDict, pack: int, phase: task.Phase, rows: int
 ) -> dict:
   """Returns {name: jax.ShapeDtypeStruct} of a batch of `rows` rows."""
-  pack = config.data.pack
   tokens = (rows, phase.seq_length)  # [B, S]
-  predicted = (rows, batches.count_predictions(config, phase))  # [B, P]
+  count = batches.count_predictions(objective, pack, phase)
   pairs = (rows,) if pack == 1 else (rows, pack)  # [B] or [B, N]
-  integers = {
-    'input_ids': tokens,
-    'input_mask': tokens,
-    'segment_ids': tokens,
-    'masked_lm_positions': predicted,
-    'masked_lm_ids': predicted,
-    'next_sentence_labels': pairs,
-  }
+  integers = dict.fromkeys(('input_ids', 'input_mask', 'segment_ids'), tokens)
+  # [B, P]
+  predicted = dict.fromkeys(
+    ('masked_lm_positions', 'masked_lm_ids'), (rows, count)
+  )
+  integers |= {**predicted, 'next_sentence_labels': pairs}
   if pack > 1:
-    integers |= {
-      'sequence_ids': tokens,
-      'position_ids': tokens,
-      'cls_positions': pairs,
-    }
-  weights = {'masked_lm_weights': predicted, 'next_sentence_weights': pairs}
+    integers |= {'sequence_ids': tokens, 'position_ids': tokens}
+    integers['cls_positions'] = pairs
+  floats = {'masked_lm_weights': (rows, count), 'next_sentence_weights': pairs}
   return {
     name: jax.ShapeDtypeStruct(shape, dtype)
-    for shapes, dtype in ((integers, jnp.int32), (weights, jnp.float32))
+    for shapes, dtype in ((integers, jnp.int32), (floats, jnp.float32))
     for name, shape in shapes.items()
   }
 
 
 def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
   """Returns the pre-training task, on data of `prepare` in a directory."""
-  data = batches.Batches(config, directory)
+  data, o = batches.Batches(config, directory), config.objective
   manifest, new = manifest_file.read(directory), not config.init_from
-  entropy, word_shares = manifest['unigram_entropy'], None
-  if config.objective.unigram_bias or config.objective.sampled_words:
+  entropy, word_shares, start = manifest['unigram_entropy'], None, None
+  if o.unigram_bias or o.sampled_words:
     counts = data.count_labels() + 1  # none is 0
     word_shares = counts / counts.sum()
+  if config.init_from:
+    start = functools.partial(init_from.start, config, directory)
+  elif o.word_vectors:
+    known = config.data.vocab_size, config.model.initializer_std
+    start = functools.partial(word_vectors.start, data, *known)
   return task.Task(
     objective=functools.partial(make_objective, word_shares=word_shares),
     train_batch=data.train_batch,
@@ -118,7 +117,7 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
     describe=functools.partial(describe, entropy),
     derive=derive,
     word=word,
-    start=init_from.find_start(config, directory),
+    start=start,
     evaluate_first=not new,
     # A model that was trained before has no plateau to leave.
     plateau=entropy - _BELOW if new else None,
@@ -140,11 +139,11 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
 def count_targets(batch: dict[str, jax.Array], *, with_nsp: bool) -> dict:
   """Returns {metric: count} of a batch: predicted tokens, and pairs."""
   tokens = jnp.sum(batch['masked_lm_weights'])
-  found = {'mlm_loss': tokens, 'mlm_accuracy': tokens}
+  counts = {'mlm_loss': tokens, 'mlm_accuracy': tokens}
   if with_nsp:
     pairs = jnp.sum(batch['next_sentence_weights'])
-    found |= {'nsp_loss': pairs, 'nsp_accuracy': pairs}
-  return found
+    counts |= {'nsp_loss': pairs, 'nsp_accuracy': pairs}
+  return counts
 
 
 def compute_sums(
@@ -160,9 +159,8 @@ def compute_sums(
     key: of the rows, for training; None in evaluation.
     groups: in training, words are drawn from these and compared; None is all.
   """
-  training, sample = key is not None, None
-  if training and groups:
-    sample = sampled_words.draw(groups, key)
+  training = key is not None
+  sample = sampled_words.draw(groups, key) if training and groups else None
   inputs, nsp = module.apply(
     {'params': params},
     batch,
@@ -178,13 +176,14 @@ def compute_sums(
     batch['masked_lm_weights'],
     sample,
   )
-  found = {'mlm_loss': loss, 'mlm_accuracy': hits}
+  sums = {'mlm_loss': loss, 'mlm_accuracy': hits}
   if nsp is not None:
-    loss, hits = losses.sum_tokens(
-      nsp, batch['next_sentence_labels'], batch['next_sentence_weights']
+    labels, weights = (
+      batch[f'next_sentence_{x}'] for x in ('labels', 'weights')
     )
-    found |= {'nsp_loss': loss, 'nsp_accuracy': hits}
-  return found, {}
+    loss, hits = losses.sum_tokens(nsp, labels, weights)
+    sums |= {'nsp_loss': loss, 'nsp_accuracy': hits}
+  return sums, {}
 
 
 def derive(means: dict) -> dict:
@@ -199,23 +198,19 @@ def word(means: dict) -> str:
   """
   lines = []
   for of in (x[len('mlm_loss') :] for x in means if x.startswith('mlm_loss')):
-    found = []
-    for name in ('mlm', 'nsp'):
-      if f'{name}_loss{of}' in means:
-        perplexity = means.get(f'{name}_perplexity{of}')
-        found.append(
-          f'{name} {means[f"{name}_loss{of}"]:.3f} '
-          + (f'ppl {perplexity:,.0f} ' if perplexity else '')
-          + f'acc {means[f"{name}_accuracy{of}"]:.1%}'
-        )
-    lines.append((f'  {of[1:]}: ' if of else '') + ' | '.join(found))
+    parts = []
+    for name in (x for x in ('mlm', 'nsp') if f'{x}_loss{of}' in means):
+      perplexity = means.get(f'{name}_perplexity{of}')
+      shown = f'ppl {perplexity:,.0f} ' if perplexity else ''
+      loss, hits = (means[f'{name}_{x}{of}'] for x in ('loss', 'accuracy'))
+      parts.append(f'{name} {loss:.3f} {shown}acc {hits:.1%}')
+    lines.append((f'  {of[1:]}: ' if of else '') + ' | '.join(parts))
   return '\n'.join(lines)
 
 
 def describe(entropy: float, batch: dict[str, jax.Array]) -> list[str]:
   """Describes the first batch and the corpus's entropy, as lines to print."""
-  tokens = batch['input_mask'].sum()
-  pairs = batch['next_sentence_weights']
+  tokens, pairs = batch['input_mask'].sum(), batch['next_sentence_weights']
   random = (batch['next_sentence_labels'] * pairs).sum() / pairs.sum()
   count = pairs.sum() / len(pairs)  # of a row
   return [

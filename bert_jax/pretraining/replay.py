@@ -11,7 +11,7 @@ from bert_jax import errors
 from bert_jax.data import dataset, manifest_file
 from bert_jax.inference import trained_run
 from bert_jax.model import precision
-from bert_jax.pretraining import batches, pretrain
+from bert_jax.pretraining import pretrain
 from bert_jax.runtime import progress
 from bert_jax.train import tuning
 from bert_jax.train.task import list_phases
@@ -48,8 +48,10 @@ def describe(workdir: str, number: int) -> list[str]:
       f'{directory} holds other data than the run was trained on '
       f'({"; ".join(changes[:3])}); put the old data back.'
     )
-  batch = batches.Batches(config, directory).train_batch(phase, number - 1)
-  losses, means = measure(config, task.objective(config), params, batch)
+  batch = task.train_batch(phase, number - 1, np.arange(phase.batch_size))
+  params = precision.cast(params, config.model.dtype)
+  with precision.set_products(config):
+    losses, means = measure(task.objective(config), params, batch)
   words = manifest_file.load_tokenizer(directory)
   texts = mark_rows(batch, words, config.objective.kind == 'mlm')
   # Rows that are not finite come first.
@@ -66,32 +68,23 @@ def describe(workdir: str, number: int) -> list[str]:
   ]
 
 
-def measure(config, objective, params, batch) -> tuple[np.ndarray, list]:
+def measure(objective, params, batch) -> tuple[np.ndarray, list]:
   """Returns each row's part of the batch's loss, and its mean losses, [B]."""
-  params = precision.cast(params, config.model.dtype)
-  params = jax.device_put(params, jax.devices()[0])
-  compute, rows = make_program(config, objective), []
+  compute = jax.jit(lambda params, row: objective.compute(params, row, None)[0])
+  params, sums, counts = jax.device_put(params, jax.devices()[0]), [], []
   with progress.Progress(len(batch['input_mask']), 'rows', 'replaying') as bar:
     for i in range(len(batch['input_mask'])):
       row = {name: x[i : i + 1] for name, x in batch.items()}
-      rows.append(jax.device_get(compute(params, row)))
+      sums.append(jax.device_get(compute(params, row)))
+      counts.append(jax.device_get(objective.counts(row)))
       bar.update(1)
-  sums, counts = jax.tree.map(lambda *x: np.array(x, float), *rows)
+  sums, counts = (
+    {name: np.array([float(x[name]) for x in rows]) for name in rows[0]}
+    for rows in (sums, counts)
+  )
   names = objective.losses
   losses = sum(sums[x] / max(counts[x].sum(), 1) for x in names)
   return losses, [sums[x] / np.maximum(counts[x], 1) for x in names]
-
-
-def make_program(config, objective):
-  """Returns the jitted (params, row) -> ({metric: sum}, {metric: count})."""
-
-  @jax.jit
-  def compute(params, row):
-    with precision.set_products(config):
-      sums, _ = objective.compute(params, row, None)
-    return sums, objective.counts(row)
-
-  return compute
 
 
 def mark_rows(batch, words, masked: bool) -> list[str]:

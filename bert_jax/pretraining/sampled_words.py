@@ -1,11 +1,9 @@
 """A sample of the words, among which the decoder finds the masked one.
 
-With 8,000 words, the decoder has a third of the FLOPs of a small model's update,
-and a larger share of its time. A sampled softmax (Jean et al., 2015, arXiv
-1412.2007) computes fewer logits: those of the most frequent words, which have
-most of the probability, and that of one random word of each of several groups of
-words of similar frequency, which counts once for each word of its group. So the
-sum over all words in softmax's denominator is estimated without bias.
+A sampled softmax (Jean et al., 2015, arXiv 1412.2007) computes the logits of the
+most frequent words, which have most of the probability, and that of one random word
+of each of several groups of words of similar frequency, which counts once for each
+word of its group. So the sum in softmax's denominator is estimated without bias.
 docs/plateau.md has what it gains; evaluation always compares all words.
 """
 
@@ -35,13 +33,8 @@ def group(
   """Groups words: half of the groups are one frequent word each.
 
   Args:
-    count: C, groups; 0 is as many as words.
-    vocab_size: V.
-    word_shares: shares of the text, [V]; None if they are not known, and only
-      the sizes matter.
-
-  Returns:
-    The groups, or None if each would have one word.
+    count: C, groups; with 0, or V and more, there are none.
+    word_shares: of the text, [V]; None if unknown, where only the sizes matter.
   """
   if not 0 < count < vocab_size:
     return None
@@ -55,12 +48,9 @@ def group(
 
 
 def draw(groups: Groups, key: jax.Array) -> tied_decoder.Sample:
-  """Draws the sample of a micro-batch.
+  """Draws the sample of a micro-batch, by a key from `row_keys.for_rows`.
 
   With threefry, all devices draw the same; with rbg, each draws its own.
-
-  Args:
-    key: random key of the device's rows, from `row_keys.for_rows`.
   """
   key = jax.random.fold_in(row_keys.for_batch(key), _TAG)
   sizes = jnp.asarray(groups.sizes)

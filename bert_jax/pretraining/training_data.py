@@ -10,18 +10,13 @@ from bert_jax.workdir import paths
 
 
 def prepare_data(config: config_dict.ConfigDict, workdir: str):
-  """Prepares the data of a config, unless it exists already.
-
-  Only one process must call this; the others find the data in the working
-  directory.
-  """
-  c = config.data
-  check_directory(c.dir)
-  if not c.dir:
+  """Prepares the data of a config, unless it exists already, in one process."""
+  check_directory(config.data.dir)
+  if not config.data.dir:
     prepare.prepare(
       recipe.make_recipe(config),
-      paths.prepared_data(config, workdir),
-      prepare.local_runner(c.workers),
+      paths.own_data(workdir),
+      prepare.local_runner(config.data.workers),
     )
 
 
@@ -39,49 +34,32 @@ def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
 
   Data in a bucket are copied to each host first, see `dataset`.
   """
+  lengths = config.phases.seq_length
   directory = paths.prepared_data(config, workdir)
-  directory = dataset.fetch(directory, set(config.phases.seq_length))
+  directory = dataset.fetch(directory, set(lengths))
   manifest = manifest_file.read(directory)
-  check_manifest(config, directory, manifest)
-  words = manifest_file.load_tokenizer(directory).vocab
-  lines = manifest_file.describe(manifest)
-  lines += manifest_file.list_warnings(manifest, words)
-  print('\n'.join(lines))
-  return directory
-
-
-def check_manifest(
-  config: config_dict.ConfigDict, directory: str, manifest: dict
-):
-  """Raises errors.UserError unless prepared data fit the config."""
-  for name in ('vocab_size', 'lowercase', 'pack'):
-    there = manifest['recipe'][name]
-    if there != config.data[name]:
+  asked = recipe.make_recipe(config)
+  for name in ('vocab_size', 'lowercase', 'pack', 'strip_accents'):
+    there, ours = manifest['recipe'][name], getattr(asked, name)
+    if ours not in (there, None):  # None takes the data as they are
       raise errors.UserError(
-        f'{directory} has {name}={there}, the config '
-        f'data.{name}={config.data[name]}; they must agree.'
+        f'{directory} has {name}={there}, the config data.{name}='
+        f'{config.data[name]}; change the config, or prepare the data again.'
       )
-  there = manifest['recipe']['strip_accents']
-  asked = recipe.make_recipe(config).strip_accents
-  if asked not in (None, there):
-    raise errors.UserError(
-      f'{directory} has strip_accents={there}, the config '
-      f'data.strip_accents={config.data.strip_accents}, with '
-      f'data.lowercase={config.data.lowercase}; give it auto, which takes the '
-      'data as it is, or prepare the data again.'
-    )
-  missing = [
-    n for n in config.phases.seq_length if str(n) not in manifest['lengths']
-  ]
-  if missing:
-    raise errors.UserError(
-      f'{directory} has rows of {" and ".join(manifest["lengths"])} tokens, '
-      f'none of {missing[0]} as phases.seq_length asks; change it, or prepare '
-      f'the data with --max_seq_length={missing[0]} too.'
-    )
+  for length in lengths:
+    if str(length) not in manifest['lengths']:
+      raise errors.UserError(
+        f'{directory} has rows of {" and ".join(manifest["lengths"])} tokens, '
+        f'none of {length} as phases.seq_length asks; change it, or prepare '
+        f'the data with --max_seq_length={length} too.'
+      )
   vocab_path = manifest_file.vocab_path(directory)
   if text_files.compute_sha256(vocab_path) != manifest['vocab_sha256']:
     raise errors.UserError(
       f'{vocab_path} is not the vocabulary that the data was made with; put '
       'that one back, or prepare the data again.'
     )
+  words = manifest_file.load_tokenizer(directory).vocab
+  lines = manifest_file.describe(manifest)
+  print('\n'.join(lines + manifest_file.list_warnings(manifest, words)))
+  return directory

@@ -1,12 +1,9 @@
 """Initial word embeddings from which words stand beside which.
 
-A small budget shows most words a few hundred times, too rarely to learn from
-gradients which words are alike. Counting the text's neighbours shows it in
-seconds: each word gets a vector from the pointwise mutual information between
-it and the words at a distance of one and two (Levy and Goldberg, 2014, Neural
-word embedding as implicit matrix factorization; Levy et al., 2015, TACL). The
-vectors are initial values of BERT's own word embeddings, nothing more. Measured
-in docs/plateau.md.
+Each word gets a vector from the pointwise mutual information between it and the
+words at a distance of one and two (Levy and Goldberg, 2014, Neural word embedding
+as implicit matrix factorization; Levy et al., 2015, TACL). docs/plateau.md has why,
+and what it gains.
 """
 
 import math
@@ -15,7 +12,6 @@ from typing import Any
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
-from ml_collections import config_dict
 
 from bert_jax.data import hashing
 from bert_jax.pretraining import batches
@@ -32,18 +28,17 @@ _TAG = 7  # of hashes
 
 
 def start(
-  config: config_dict.ConfigDict, directory: str, new: Any
+  data: batches.Batches, vocab_size: int, std: float, new: Any
 ) -> tuple[dict, dict]:
   """Replaces new word embeddings by vectors; see `train.task.Task.start`."""
-  data = batches.Batches(config, directory)
   old = new['embeddings']['word']['embedding']  # [padded V, D]
-  vectors = make(data.read_sample(), config.data.vocab_size, old.shape[1])
+  vectors = make(data.read_sample(), vocab_size, old.shape[1])
   if jax.process_count() > 1:  # hosts of other kinds round differently
     vectors = np.array(multihost_utils.broadcast_one_to_all(vectors))
-  vectors *= _SCALE * config.model.initializer_std
+  vectors *= _SCALE * std
   known = vectors.any(1, keepdims=True)  # the others stay random
   words = old.copy()
-  words[: len(vectors)] = np.where(known, vectors, old[: len(vectors)])
+  words[:vocab_size] = np.where(known, vectors, old[:vocab_size])
   embeddings = {**new['embeddings'], 'word': {'embedding': words}}
   return {**new, 'embeddings': embeddings}, {}
 
@@ -93,9 +88,9 @@ def _weigh_contexts(ids, vocab_size):
     for word, context in ((left, right), (right, left)):
       at = is_text & (column[context] >= 0)
       cells = word[at] * len(frequent) + column[context[at]]
-      found = np.bincount(cells, minlength=vocab_size * len(frequent))
-      found = found.reshape(vocab_size, -1).astype(np.float32)
-      blocks.append(weight * _find_information(found))
+      pairs = np.bincount(cells, minlength=vocab_size * len(frequent))
+      pairs = pairs.reshape(vocab_size, -1).astype(np.float32)
+      blocks.append(weight * _find_information(pairs))
   return np.concatenate(blocks, 1)
 
 

@@ -93,7 +93,7 @@ def read(workdir: str) -> Run:
     sections['Command'] = f'{_get_last(rows, "run").get("command", "")}'
     curves = _list_curves(rows)
   if config.task == 'pretraining' and rows:
-    sections = _guess(workdir, config, own) | sections
+    sections = _guess(workdir, config.phases.seq_length[0], own) | sections
   sections['Config, without defaults'] = textwrap.dedent(describe(config))
   return Run(workdir, facts, curves, marks, sections)
 
@@ -152,7 +152,7 @@ def _show_data(manifest):
   return [[cards.show(x) for x in row] for row in rows]
 
 
-def _guess(workdir, config, data) -> dict[str, Any]:
+def _guess(workdir, length, data) -> dict[str, Any]:
   """Lets the checkpoints guess held-out words."""
   sections: dict[str, Any] = {}
   examples: list[tuple[str, str]] = []
@@ -163,7 +163,7 @@ def _guess(workdir, config, data) -> dict[str, Any]:
     places = np.linspace(0, len(steps) - 1, min(len(steps), _CHECKPOINTS))
     for step in (steps[int(x)] for x in places.round()):
       model = source.read(workdir, step)
-      asked = config, data, model.tokenizer, _EXAMPLES
+      asked = data, length, model.tokenizer, _EXAMPLES
       examples = examples or finish.choose_examples(*asked)
       for sentence, truth in examples:
         [words] = fill.fill(*model[:3], sentence)

@@ -31,7 +31,7 @@ LONG, SHORT = 'the cat dog the cat [MASK]', 'the [MASK]'  # of 8 and 4 tokens
 def test_the_longest_rows_are_the_runs_and_its_sources(step, facts, expected):
   c = config.pretraining('tiny')
   c.phases.update(seq_length=(64, 128), steps=(90, 10))
-  assert trained_length.find(c, step, facts) == expected
+  assert trained_length.find(c.phases, 512, step, facts) == expected
 
 
 def export(path, *about):

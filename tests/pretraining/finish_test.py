@@ -66,23 +66,21 @@ def test_the_sentence_has_whole_words(monkeypatch, text, shown):
     '* [MASK] ?',
   ],
 )
-def test_the_command_to_try_holds_a_sentence_of_the_text(capsys, sentence):
+def test_the_command_to_try_holds_a_sentence_of_the_text(sentence):
   unknown = 'one [UNK] word and a [MASK]'
-  c = recipes.pretraining('tiny')
-  c.data.input = 'mine/*.txt'
-  finish._print_next(c, '/runs/a b', '/runs/a b/export', [unknown, sentence])
-  lines = capsys.readouterr().out.splitlines()
-  [line] = [x for x in lines if 'fill_mask' in x]
-  command = shlex.split(line)
+  given = '/runs/a b', '/runs/a b/export', [unknown, sentence]
+  first, _, main, _ = finish._list_next(*given, own=True)
+  *command, last = shlex.split(first)
   assert command[:4] == [
     *('python', '-m', 'bert_jax.fill_mask', '--model=/runs/a b/export')
   ]
-  assert command[4:] in ([sentence], ['--', sentence])
-  assert (command[4] == '--') == sentence.startswith('-')
-  [*command, source, given, _] = shlex.split(lines[-2])
-  assert command[3:] == ['--config=configs/classify.py']
-  assert source == '--config.init_from=/runs/a b'
-  assert given == '--config.data.input=train=FILE'
+  assert last == sentence
+  assert (command[-1] == '--') == sentence.startswith('-')
+  assert shlex.split(main)[3:-1] == [
+    '--config=configs/classify.py',
+    '--config.init_from=/runs/a b',
+    '--config.data.input=train=FILE',
+  ]
 
 
 def write_heldout(tmp_path):
@@ -91,13 +89,13 @@ def write_heldout(tmp_path):
   made.write(tmp_path, 'heldout', 9, [rows], len(models.VOCAB))
   config = recipes.pretraining('tiny')
   config.phases.seq_length, config.data.pack = (9,), 1
-  return config, str(tmp_path), models.TOKENIZER
+  return config, str(tmp_path)
 
 
 def test_an_interruption_of_the_examples_leaves_the_export(
   tmp_path, monkeypatch
 ):
-  config, data, words = write_heldout(tmp_path)
+  config, data = write_heldout(tmp_path)
   config.data.vocab_size = len(models.VOCAB)
   (tmp_path / 'metrics.jsonl').write_text(EVALUATED)
   exported = []
@@ -106,7 +104,7 @@ def test_an_interruption_of_the_examples_leaves_the_export(
     raise errors.Interrupted(signal.SIGTERM)
 
   monkeypatch.setattr(
-    finish.manifest_file, 'load_tokenizer', lambda *args: words
+    finish.manifest_file, 'load_tokenizer', lambda *args: models.TOKENIZER
   )
   monkeypatch.setattr(finish.model_card, 'describe_run', lambda *args: None)
   monkeypatch.setattr(
@@ -128,21 +126,17 @@ def test_results_that_cannot_be_written_are_one_line(tmp_path):
 
 
 def test_the_examples_are_held_out_rows(tmp_path):
-  found = finish.choose_examples(*write_heldout(tmp_path), 3)
-  assert found == [('the [MASK] dog', 'cat')] * 3
+  _, data = write_heldout(tmp_path)
+  examples = finish.choose_examples(data, 9, models.TOKENIZER, 3)
+  assert examples == [('the [MASK] dog', 'cat')] * 3
 
 
-def test_a_sentence_without_quotation_marks_is_preferred(capsys):
+def test_without_a_good_sentence_there_is_a_bad_one_or_no_command():
+  def first(exported, sentences):
+    return finish._list_next('my run', exported, sentences, own=False)[0]
+
   sentences = ["can ' t ye [MASK] ?", 'he [MASK] in .', 'and [MASK]']
-  finish._print_next(recipes.pretraining('tiny'), 'run', 'export', sentences)
-  assert "'he [MASK] in .'" in capsys.readouterr().out
-
-
-def test_without_a_good_sentence_there_is_a_bad_one_or_no_command(capsys):
-  c = recipes.pretraining('tiny')
-  finish._print_next(c, 'run', 'run/export', ['[UNK] [MASK]'])
-  assert "'[UNK] [MASK]'" in capsys.readouterr().out
-  finish._print_next(c, 'my run', 'my run/export', [])
-  output = capsys.readouterr().out
-  assert 'fill_mask' not in output and "report --workdir='my run'" in output
-  assert "--config.data.input='TEXT' --workdir=NEW" in output
+  assert first('x', sentences).endswith(" 'he [MASK] in .'")  # no quotes in it
+  assert first('x', ['[UNK] [MASK]']).endswith(" '[UNK] [MASK]'")
+  for given in (('x', []), (None, ['a [MASK]'])):
+    assert first(*given).endswith("report --workdir='my run'")

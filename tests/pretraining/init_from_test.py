@@ -131,7 +131,7 @@ def test_a_run_goes_on_when_its_source_is_gone(source, tmp_path):
 
 
 def apply(c, made) -> Task:
-  start = init_from.find_start(c, c.data.dir)
+  start = functools.partial(init_from.start, c, c.data.dir)
   return dataclasses.replace(made, start=start)
 
 

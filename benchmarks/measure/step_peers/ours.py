@@ -62,7 +62,8 @@ def main():
     if name == 'attention':
       c.compute.attention = value
   with np.load(settings['batches']) as file:
-    names = pretrain.batch_shapes(c, task.list_phases(c)[0], 1)
+    shapes = pretrain.make_objective(c).batch_shapes
+    names = shapes(task.list_phases(c)[0], 1)
     stacked = {name: file[name] for name in names}
   count = len(stacked['input_ids'])
   batches = [{k: x[i] for k, x in stacked.items()} for i in range(count)]
