@@ -68,7 +68,7 @@ def clean(text: str, counts: collections.Counter) -> str:
   try:
     raw = text.encode()
   except UnicodeEncodeError:
-    text, found = _SURROGATES.subn(_REPLACEMENT, text)
-    counts['invalid_utf8'] += found
+    text, count = _SURROGATES.subn(_REPLACEMENT, text)
+    counts['invalid_utf8'] += count
     raw = text.encode()
   return decode(raw, counts)

@@ -33,8 +33,8 @@ def fold(document: Document) -> Document:
 
   U+200B that ends a word becomes a space: the tokenizer would join the words.
   """
-  found = filter(None, map(_fold, document.paragraphs))
-  return document._replace(paragraphs=list(found))
+  folded = filter(None, map(_fold, document.paragraphs))
+  return document._replace(paragraphs=list(folded))
 
 
 def _fold(text: str) -> str:
@@ -55,11 +55,10 @@ def split(document: Document, language: str) -> list[str]:
   """
   if document.are_sentences:
     return document.paragraphs
-  out = []
-  for paragraph in document.paragraphs:
-    found = map(str.strip, _segment(paragraph, language))
-    out += [sentence for sentence in found if sentence]
-  return out
+  found = (
+    x.strip() for p in document.paragraphs for x in _segment(p, language)
+  )
+  return list(filter(None, found))
 
 
 def _segment(text: str, language: str) -> list[str]:

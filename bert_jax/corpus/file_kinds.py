@@ -1,5 +1,6 @@
 """Decides what kind of file a path is, and refuses what is not text."""
 
+import codecs
 import collections
 import re
 
@@ -58,10 +59,7 @@ def recognise(path: str, head: bytes) -> int:
   """Returns what kind of text a file holds, such as `TEXT`.
 
   It is decided by the first bytes, decompressed (`head`), then by what they
-  spell, then by the extension.
-
-  Raises:
-    errors.UserError: if it holds something else.
+  spell, then by the extension. What holds something else is refused.
   """
   if mediawiki.is_dump(head):
     return DUMP
@@ -74,9 +72,11 @@ def recognise(path: str, head: bytes) -> int:
     return LINES if _LINE.match(beginning) else JSON
   if extension in ('.jsonl', '.ndjson', '.json'):
     return JSON if extension == '.json' else LINES
-  if formats.is_wiki(head):
+  # Leading blank lines have no meaning in any of the formats.
+  line = re.search(rb'.*[^\s\xef\xbb\xbf].*', head + b'\n.')[0]
+  if formats.is_wiki(line := line.removeprefix(codecs.BOM_UTF8)):
     return PAGES
-  if formats.is_wikitext(head):
+  if formats.is_wikitext(line):
     return WIKITEXT
   if _is_table(head):
     _refuse(path, _TABLE)

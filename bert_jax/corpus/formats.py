@@ -5,7 +5,6 @@ range owns the JSON lines, pages or documents that begin in it (documents after
 a blank line), and reads past its end to complete the last one.
 """
 
-import codecs
 import collections
 import html
 import itertools
@@ -33,20 +32,14 @@ _LONG = 500_000  # bytes; a line this long without an end was cut
 _LONGEST_DOCUMENT = 4 << 20  # characters; longer ones are cut at a line's end
 
 
-def is_wiki(head: bytes) -> bool:
-  """Returns whether a file that begins with `head` has WikiExtractor pages."""
-  return bool(_DOC.match(_first_line(head)))
+def is_wiki(line: bytes) -> bool:
+  """Returns whether a line begins a page of WikiExtractor."""
+  return bool(_DOC.match(line))
 
 
-def is_wikitext(head: bytes) -> bool:
-  """Returns whether a file that begins with `head` is a set of WikiText."""
-  return bool(_TITLE.match(_first_line(head)))
-
-
-def _first_line(head):
-  # Leading blank lines have no meaning in any of the formats.
-  found = re.search(rb'.*[^\s\xef\xbb\xbf].*', head)
-  return found[0].removeprefix(codecs.BOM_UTF8) if found else b''
+def is_wikitext(line: bytes) -> bool:
+  """Returns whether a line is the title of an article of WikiText."""
+  return bool(_TITLE.match(line))
 
 
 def decode_lines(
@@ -131,14 +124,11 @@ def read_blocks(
 def read_whole_file(
   lines: Iterable[str], counts: collections.Counter
 ) -> Iterator[Document]:
-  """Yields one document of hard-wrapped lines.
-
-  Blank lines separate its paragraphs.
-  """
+  """Yields one document of hard-wrapped lines, in paragraphs between blank ones."""
   paragraphs: list[str] = []
   open_lines: list[str] = []
   size = 0
-  for line in lines:
+  for line in itertools.chain(lines, ['']):
     line = line.strip()
     if line:
       open_lines.append(line)
@@ -150,8 +140,6 @@ def read_whole_file(
       counts['long_documents_cut'] += 1
       yield Document(paragraphs)
       paragraphs, size = [], 0
-  if open_lines:
-    paragraphs.append(' '.join(open_lines))
   if paragraphs:
     yield Document(paragraphs)
 
@@ -159,11 +147,10 @@ def read_whole_file(
 def read_wiki_pages(
   lines: Lines, stop: int, counts: collections.Counter
 ) -> Iterator[Document]:
-  """Yields one document per WikiExtractor page.
+  """Yields one document per WikiExtractor page, empty if it has only a title.
 
   A page is <doc ...>, the title, lines of text, </doc>. In the text, &, < and >
-  are entities, unless WikiExtractor was told otherwise. Of a page that has only a
-  title, the document is empty.
+  are entities, unless WikiExtractor was told otherwise.
   """
   title: str | None = None
   page: list[str] = []
@@ -180,8 +167,7 @@ def read_wiki_pages(
         inside = True
         title = html.unescape(clean.decode(begin[1], counts))
     elif inside:
-      text = clean.decode(raw, counts)
-      for line in split_wiki_lines(text, counts):
+      for line in split_wiki_lines(clean.decode(raw, counts), counts):
         if line == title:
           title = None  # the page begins by repeating its title
         else:
@@ -191,10 +177,7 @@ def read_wiki_pages(
 
 
 def split_wiki_lines(text: str, counts: collections.Counter) -> list[str]:
-  """Returns the lines of WikiExtractor's text without entities and markup.
-
-  It writes markup where it is asked for links, headings or lists.
-  """
+  """Returns the lines of WikiExtractor's text without entities and markup."""
   if '&' in text:
     text = clean.clean(html.unescape(text), counts)
   return [
@@ -219,10 +202,7 @@ def separate_articles(lines: Lines) -> Lines:
 def make_documents(
   text: str, layout: str, counts: collections.Counter
 ) -> Iterator[Document]:
-  """Yields the document in a field of cleaned text, which may be empty.
-
-  In layout 'files', its lines are hard-wrapped.
-  """
+  """Yields the document in a field of cleaned text, which may be empty."""
   if layout != 'files':
     yield Document(split_lines(text))
     return
@@ -236,10 +216,10 @@ def split_lines(text: str) -> list[str]:
   return [x for x in lines if x[:1].isalnum() or not clean.is_blank(x)]
 
 
-# How far down the name is searched for, and how long a header may be; the
-# longest small print, of the 1990s, has about 350 lines.
-_OPENING = 50  # lines
-_MAX_HEADER = 1000  # lines
+_OPENING = 50  # lines, in which the name is searched for
+_MAX_HEADER = (
+  1000  # lines; the longest small print, of the 1990s, has about 350
+)
 
 _NAME = re.compile(r'project gutenberg', re.I)
 _BODY = re.compile(
@@ -258,12 +238,10 @@ _FOOTER = re.compile(
 def strip_gutenberg(lines: Iterable[str]) -> Iterator[str]:
   """Yields the lines of books without Project Gutenberg's headers and footers.
 
-  A header ends with the last '*** START OF ...' or '*END THE SMALL PRINT'
-  in the first thousand lines, a footer begins with '*** END OF ...' or 'End
-  of the Project Gutenberg EBook ...'. Text after a footer is dropped up to the
-  next header's mark, which begins another book, after an empty line. A text
-  whose first lines do not name Project Gutenberg, or which has none of these
-  marks, passes unchanged.
+  A header ends with the last mark of _BODY in the first thousand lines. Text
+  after a footer is dropped up to the next such mark, which begins another book,
+  after an empty line. A text whose first lines do not name Project Gutenberg,
+  or which has none of these marks, passes unchanged.
   """
   lines = iter(lines)
   opening = list(itertools.islice(lines, _OPENING))

@@ -42,16 +42,12 @@ def read_lines(
     if size > _LONGEST:
       counts['long_lines_dropped'] += 1
     elif line.strip():
-      yield from make(_parse(line), f'the line at byte {begin}')
+      try:
+        value = json.loads(line.decode('utf-8', 'surrogateescape'))
+      except (ValueError, RecursionError):
+        value = line
+      yield from make(value, f'the line at byte {begin}')
     parts, size = [], 0
-
-
-def _parse(line: bytes) -> Any:
-  """Returns what a line of JSON says; the line itself if it is none."""
-  try:
-    return json.loads(line.decode('utf-8', 'surrogateescape'))
-  except (ValueError, RecursionError):
-    return line
 
 
 def read_objects(file: BinaryIO, make: Make) -> Iterator[Document]:
@@ -86,17 +82,11 @@ def make_documents(
   layout: str,
   counts: collections.Counter,
 ) -> Iterator[Document]:
-  """Yields the documents in an object of a file, empty for JSON's null.
-
-  Raises:
-    errors.UserError: if `value` is no object, or has no text in `field`.
-  """
+  """Yields the documents in an object of a file, empty for JSON's null."""
   names = [*value] if isinstance(value, dict) else []
   text = value.get(field, 0) if names else 0
   if not isinstance(text, str | None):
-    what = errors.listing(names) if names else type(value).__name__
-    if isinstance(value, str | bytes):  # what is no JSON
-      what = repr(value[:60])
+    what = errors.listing(names) if names else f'{value!r:.60}'
     raise errors.UserError(
       f'{path}, {place}, is not a JSON object with a string {field!r} '
       f'({what}); give such objects, or name the field of the text by data.field.'

@@ -12,9 +12,8 @@ NAMES = WRAPPED, UNBROKEN, BROKEN = 'hard_wrapped', 'unbroken', 'finely_broken'
 
 _LINES = 400  # to judge a file by
 _WIDTHS = range(20, 200)  # characters of a line that was cut
-_LARGE = 256 << 10  # characters
+_LARGE, _MANY_LINES = 256 << 10, 1000  # characters; lines
 _LONGEST = 4 << 20  # characters; `formats` cuts here
-_MANY_LINES = 1000
 # The paragraphs of 20 novels have 425 bytes on average.
 _MANY, _SHORT = 10, 1000  # documents, and their characters on average
 _STOPS = tuple('.!?:;…。！？।॥۔؟։။"”\'’»)')
@@ -44,10 +43,8 @@ def _is_wrapped(lines: Sequence[str]) -> bool:
 def watch_blocks(
   documents: Iterator[Document], is_whole: bool, counts: collections.Counter
 ) -> Iterator[Document]:
-  """Yields the documents between a file's blank lines; counts odd files.
-
-  Args:
-    is_whole: whether they are all of the file, not of its first part.
+  """Yields the documents between blank lines of a file or, unless it `is_whole`,
+  of its first part; counts it if they are odd.
   """
   number = size = lines = 0
   for number, document in enumerate(documents, 1):

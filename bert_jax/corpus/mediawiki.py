@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 from xml.etree import ElementTree
 
-from bert_jax.corpus import wikitext
+from bert_jax.corpus import text_files, wikitext
 from bert_jax.corpus.document import Document
 
 _NOT_TEXT = '-2', '6', '14'  # namespaces: media, files and categories
@@ -28,35 +28,30 @@ def read_documents(
 
   Args:
     file: the decompressed XML; one page of it is in memory at a time.
-    counts: pages that are left out are added here: 'redirect_pages',
-      'pages_of_other_namespaces' and 'unreadable_pages'.
+    counts: of 'redirect_pages', 'pages_of_other_namespaces' and
+      'unreadable_pages', which are left out.
 
   Raises:
-    ValueError: if the XML is damaged or cut short, after all whole pages.
+    text_files.Damaged: after all whole pages.
   """
   not_text = set(wikitext.NOT_TEXT)
-  n = 0
   try:
     events = ElementTree.iterparse(file, ('start', 'end'))
     _, root = next(events)
     for event, element in events:
       name = element.tag.rpartition('}')[2]
       if event == 'end' and name == 'namespaces':
-        # The wiki's own names.
-        found = [x for x in element if x.get('key') in _NOT_TEXT]
-        not_text |= {(x.text or '').casefold() for x in found}
+        own = [x for x in element if x.get('key') in _NOT_TEXT]
+        not_text |= {(x.text or '').casefold() for x in own}
       elif event == 'end' and name == 'page':
-        n += 1
         text = _find_article(element, counts)
         if paragraphs := wikitext.extract_text(text, not_text):
           yield Document(paragraphs)
         root.clear()
   except ElementTree.ParseError as error:
-    # The message names line and column, then quotes the text after a colon.
+    # It names line and column, then quotes the text after a colon.
     where = re.sub(r'(column \d+).*', r'\1', str(error), flags=re.S)
-    raise ValueError(f'{where}, near page {n}') from error
-  except EOFError as error:
-    raise ValueError(f'the file ends near page {n}') from error
+    raise text_files.Damaged(where) from error
 
 
 def _find_article(page: ElementTree.Element, counts) -> str:

@@ -36,12 +36,10 @@ _HEADER_BYTES = 1000  # the beginning, where generated code says that it is
 # A file is parsed only if its triple-quoted strings have at least this many
 # bytes and this share of the file: parsing is slow, and most code has little
 # prose.
-_MIN_QUOTED = 250
-_MIN_QUOTED_SHARE = 0.02
+_MIN_QUOTED, _MIN_QUOTED_SHARE = 250, 0.02
 _FILES_PER_JOB = 32
 
-_MIN_CHARS = 200  # of a document
-_MIN_SENTENCES = 2
+_MIN_CHARS, _MIN_SENTENCES = 200, 2  # of a document
 _OWN_CHARS = 350  # a class or function with more prose is a document by itself
 
 # Words that English sentences contain, but tables, signatures and code do not.
@@ -50,17 +48,24 @@ _COMMON = frozenset(
   'of on or should that the then there these this to use used was when which '
   'will with you'.split()
 )
-_FIELD = re.compile(r'[:@][a-z]+(?: [\w. *,|\[\]]+)?:(?:\s+|$)')
-_BULLET = re.compile(r'([-*+•]|\(?\w{1,2}[.)])\s+')
-_NAMED = re.compile(r'[*`]*[\w.]+[`]*(?: \([^)]*\))?\s?: +(?=[A-Z"`])')
-_DIRECTIVE = re.compile(r'\.\. +([\w:-]+?)::')
-_PROSE_DIRECTIVES = frozenset(
-  'note warning tip important caution seealso admonition'.split()
+_ITEM = re.compile(  # a bullet, a name, a field
+  r'([-*+•]|\(?\w{1,2}[.)])\s+'
+  r'|[*`]*[\w.]+[`]*(?: \([^)]*\))?\s?: +(?=[A-Z"`])'
+  r'|[:@][a-z]+(?: [\w. *,|\[\]]+)?:(?:\s+|$)'
+)
+_DIRECTIVE = re.compile(
+  r'\.\. +(?:(note|warning|tip|important|caution|seealso|admonition)'
+  r'|[\w:-]+?)::'
 )
 _RULE = re.compile(r'([=\-~^*#+"_])\1{2,}$')
-_ROLE = re.compile(r':[\w:+-]+:`~?([^`<]*?)(?:\s*<[^`>]*>)?`')
-_LINK = re.compile(r'`([^`<]+?)\s*<[^`>]*>`__?')
-_MARKS = re.compile(r'`+|\*\*|\s\[\w+\]_|(?<=\w)_\b(?!\w)')
+_MARKUP = [
+  (re.compile(pattern), text)
+  for pattern, text in [
+    (r':[\w:+-]+:`~?([^`<]*?)(?:\s*<[^`>]*>)?`', r'\1'),  # a role
+    (r'`([^`<]+?)\s*<[^`>]*>`__?', r'\1'),  # a link
+    (r'`+|\*\*|\s\[\w+\]_|(?<=\w)_\b(?!\w)', ''),
+  ]
+]
 _SENTENCE_END = re.compile(r'[.!?][)"\'\]]*(?:\s|$)')
 
 
@@ -73,15 +78,17 @@ def read_documents() -> Iterator[document.Document]:
   """
   files = list(_files())
   jobs = [
-    files[k : k + _FILES_PER_JOB] for k in range(0, len(files), _FILES_PER_JOB)
+    (files[k : k + _FILES_PER_JOB],)
+    for k in range(0, len(files), _FILES_PER_JOB)
   ]
   seen: set[str] = set()
   count = min(process_pool.resolve(process_pool.ONE_PER_CORE), len(jobs))
-  for found in process_pool.run(_read_files, [(job,) for job in jobs], count):
-    for paragraphs in found:
+  for texts in process_pool.run(_read_files, jobs, count):
+    for paragraphs in texts:
       new = [x for x in dict.fromkeys(paragraphs) if x not in seen]
       seen.update(new)
-      if _is_document(new):
+      ends = sum(len(_SENTENCE_END.findall(x)) for x in new)
+      if ends >= _MIN_SENTENCES and sum(map(len, new)) >= _MIN_CHARS:
         yield document.Document(new)
 
 
@@ -97,53 +104,32 @@ def _files() -> Iterator[str]:
           yield os.path.join(folder, name)
 
 
-def _is_document(paragraphs: list[str]) -> bool:
-  return (
-    sum(map(len, paragraphs)) >= _MIN_CHARS
-    and sum(len(_SENTENCE_END.findall(p)) for p in paragraphs) >= _MIN_SENTENCES
-  )
-
-
-# One file, in a worker.
-
-
 def _read_files(files) -> list[list[str]]:
-  return [found for path in files for found in _read(path)]
+  return [paragraphs for path in files for paragraphs in _read(path)]
 
 
 def _read(path: str) -> list[list[str]]:
   """Returns the paragraphs of each of a module's documents."""
+  is_topics = path.endswith(os.sep + _TOPICS)
   try:
     with open(path, 'rb') as file:
       source = file.read()
-  except OSError:
-    return []  # a broken link, or no permission
-  topics = path.endswith(os.sep + _TOPICS)
-  if not topics and not _is_worth_parsing(source):
-    return []
-  try:
+    quoted = sum(map(len, source.split(b'"""')[1::2]))
+    is_code = quoted < max(_MIN_QUOTED, _MIN_QUOTED_SHARE * len(source))
+    if not is_topics and (
+      is_code or _GENERATED.search(source, 0, _HEADER_BYTES)
+    ):
+      return []
     with warnings.catch_warnings(action='ignore'):  # about invalid escapes
       tree = ast.parse(source)
-  except (SyntaxError, ValueError, RecursionError):
-    return []  # a template, or code for another version of Python
-  if topics:
-    return list(map(clean, _topics(tree)))
+  except (OSError, SyntaxError, ValueError, RecursionError):
+    return []  # a broken link, a template, or code for another version of Python
+  if is_topics:
+    dicts = (x.value for x in tree.body if isinstance(x, ast.Assign))
+    return [clean(ast.literal_eval(x)) for d in dicts for x in d.values]
   out: list[list[str]] = []
   rest = _docstrings(tree, out)
   return [rest, *out]
-
-
-def _is_worth_parsing(source: bytes) -> bool:
-  quoted = sum(map(len, source.split(b'"""')[1::2]))
-  if quoted < max(_MIN_QUOTED, _MIN_QUOTED_SHARE * len(source)):
-    return False
-  return not _GENERATED.search(source, 0, _HEADER_BYTES)
-
-
-def _topics(tree: ast.Module) -> Iterator[str]:
-  for node in tree.body:
-    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
-      yield from map(ast.literal_eval, node.value.values)
 
 
 def _docstrings(node, out: list[list[str]]) -> list[str]:
@@ -152,8 +138,7 @@ def _docstrings(node, out: list[list[str]]) -> list[str]:
   If they are long enough, they are appended to `out` as a document. Otherwise
   they are returned, to become part of the enclosing class or module.
   """
-  doc = ast.get_docstring(node, clean=False)
-  paragraphs = clean(doc) if doc else []
+  paragraphs = clean(ast.get_docstring(node, clean=False) or '')
   functions = ast.FunctionDef, ast.AsyncFunctionDef
   if not isinstance(node, functions):
     for child in node.body:
@@ -165,9 +150,6 @@ def _docstrings(node, out: list[list[str]]) -> list[str]:
   return []
 
 
-# Extracts prose from docstrings.
-
-
 def clean(docstring: str) -> list[str]:
   """Returns the paragraphs of a docstring that are English sentences.
 
@@ -175,15 +157,16 @@ def clean(docstring: str) -> list[str]:
   """
   out = []
   block: list[tuple[int, str]] = []
-  for indent, text in _text_lines(inspect.cleandoc(docstring).split('\n')):
+  lines = inspect.cleandoc(docstring).split('\n')
+  for indent, text in [*_text_lines(lines), (0, '')]:
     if not text:
-      out += _paragraphs(block)
+      out += filter(_is_prose, _paragraphs(block))
       block = []
     elif _RULE.match(text):
       block = block[:-1]  # the line above is a heading
     else:
       block.append((indent, text))
-  return out + _paragraphs(block)
+  return out
 
 
 def _text_lines(lines: list[str]) -> Iterator[tuple[int, str]]:
@@ -207,44 +190,31 @@ def _text_lines(lines: list[str]) -> Iterator[tuple[int, str]]:
       doctest, code_indent = True, None
     elif directive := _DIRECTIVE.match(text):
       yield 0, ''
-      if directive[1] in _PROSE_DIRECTIVES:
+      if directive[1]:  # of prose
         yield indent, text[directive.end() :].strip()
-        code_indent = None
-      else:
-        code_indent = indent
-    elif text.endswith('::'):
-      code_indent = indent
-      yield indent, text[:-1]
+      code_indent = None if directive[1] else indent
     else:
-      code_indent = None
-      yield indent, text
+      is_code = text.endswith('::')
+      code_indent = indent if is_code else None
+      yield indent, text[: len(text) - is_code]
 
 
-def _paragraphs(block: list[tuple[int, str]]) -> list[str]:
-  """Joins the lines of a block into paragraphs; keeps those that are prose."""
-  found = []
-  parts: list[str] = []
+def _paragraphs(block: list[tuple[int, str]]) -> Iterator[str]:
+  """Joins the lines of a block into paragraphs, without inline markup."""
+  found: list[list[str]] = [[]]
   margin = None
   for indent, text in block:
-    start = _BULLET.match(text) or _NAMED.match(text) or _FIELD.match(text)
-    if start or margin not in (None, indent):
-      found.append(' '.join(parts))
-      parts = []
-    margin = indent
-    if start:
-      text = text[start.end() :]
-      # The item continues on lines that are indented deeper.
-      margin = None
-    parts.append(text)
-  found.append(' '.join(parts))
-  return [text for text in map(_plain, found) if _is_prose(text)]
-
-
-def _plain(text: str) -> str:
-  """Removes inline markup."""
-  text = _ROLE.sub(r'\1', text)
-  text = _LINK.sub(r'\1', text)
-  return ' '.join(_MARKS.sub('', text).split())
+    item = _ITEM.match(text)
+    if item or margin not in (None, indent):
+      found.append([])
+    # An item continues on lines that are indented deeper.
+    margin = None if item else indent
+    found[-1].append(text[item.end() :] if item else text)
+  for parts in found:
+    text = ' '.join(parts)
+    for pattern, plain in _MARKUP:
+      text = pattern.sub(plain, text)
+    yield ' '.join(text.split())
 
 
 def _is_prose(text: str) -> bool:
@@ -258,7 +228,7 @@ def _is_prose(text: str) -> bool:
   if not (text[0].isupper() or text[0] in '"\'(' or text[-1] == '.'):
     return False
   letters = sum(map(str.isalpha, text))
-  if letters < 0.7 * (len(text) - len(words) + 1):
-    return False
   common = sum(word.lower() in _COMMON for word in words)
-  return common >= 0.12 * len(words)
+  return letters >= 0.7 * (len(text) - len(words) + 1) and common >= 0.12 * len(
+    words
+  )

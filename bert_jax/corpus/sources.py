@@ -9,7 +9,6 @@ import codecs
 import collections
 import dataclasses
 import functools
-import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -46,7 +45,7 @@ class Range:
 
   @property
   def is_whole(self) -> bool:
-    return self.start == 0 and self.stop == self.size
+    return self.stop - self.start == self.size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,16 +71,74 @@ def plan(inputs: Sequence[str], layout: str, field: str) -> list[Piece]:
       lines separate its paragraphs.
     field: name of the field that holds the text, in JSON and TFDS.
   """
-  wholes = [_wholes(given, field) for given in inputs]
-  total = sum(r.size for found in wholes for r in found)
+  sizes = [_list_sizes(given, field) for given in inputs]
+  total = sum(size for x in sizes for size in x.values())
   room = min(max(total // _PIECES, _SMALLEST), _LARGEST)
   pieces: list[Piece] = []
-  for source, found in enumerate(wholes):
-    is_dataset = inputs[source].startswith(tfds_text.PREFIX)
-    most = _EXAMPLES if is_dataset else room
-    ranges = [part for whole in found for part in _cut(whole, layout, most)]
-    pieces += [Piece(source, tuple(x)) for x in _group(ranges, most)]
+  for source, given in enumerate(inputs):
+    most = _EXAMPLES if given.startswith(tfds_text.PREFIX) else room
+    group: list[Range] = []
+    left = most
+    for path, size in sizes[source].items():
+      # By bytes or by examples, if it is divisible.
+      whole = size <= most or not _is_divisible(path, layout)
+      step = max(size, 1) if whole else most
+      for start in range(0, max(size, 1), step):
+        part = Range(path, start, min(start + step, size), size)
+        left -= part.stop - part.start
+        if group and (left < 0 or len(group) == _FILES):
+          pieces.append(Piece(source, tuple(group)))
+          group, left = [], most - (part.stop - part.start)
+        group.append(part)
+    if group:
+      pieces.append(Piece(source, tuple(group)))
   return pieces
+
+
+def _list_sizes(given: str, field: str) -> dict[str, int]:
+  """Returns {path: bytes} of an input's files, or {dataset: examples}."""
+  if given == PYTHON_DOCS:
+    return {given: 1}
+  if given.startswith(tfds_text.PREFIX):
+    return {given: len(tfds_text.open_split(given, field))}
+  return text_files.list_sizes(given)
+
+
+def _is_divisible(path: str, layout: str) -> bool:
+  if path.startswith(tfds_text.PREFIX):
+    return True
+  if text_files.is_compressed(path):
+    return False
+  head = text_files.read_head(path)
+  kind = file_kinds.recognise(path, head)
+  if kind == file_kinds.TEXT:
+    # Of lines without line feeds, one range would be all.
+    return layout != 'files' and b'\n' in head
+  return kind not in (file_kinds.DUMP, file_kinds.JSON)
+
+
+def estimate_bytes(pieces: Iterable[Piece]) -> int:
+  """Estimates the bytes of text in pieces, always the same for equal pieces."""
+  return sum(_estimate(part) for piece in pieces for part in piece.ranges)
+
+
+def _estimate(part: Range) -> int:
+  factor = 1
+  if part.path.startswith(tfds_text.PREFIX):
+    factor = _EXAMPLE_BYTES
+  elif text_files.has_compressed_name(part.path):  # the name: it opens no file
+    factor = _COMPRESSION
+  return (part.stop - part.start) * factor
+
+
+def is_file(path: str) -> bool:
+  return path != PYTHON_DOCS and not path.startswith(tfds_text.PREFIX)
+
+
+def list_files(pieces: Iterable[Piece]) -> dict[str, int]:
+  """Returns {path: bytes} of the files that pieces are parts of."""
+  ranges = (part for piece in pieces for part in piece.ranges)
+  return {part.path: part.size for part in ranges if is_file(part.path)}
 
 
 def read_documents(
@@ -101,118 +158,42 @@ def read_documents(
   """
   for part in piece.ranges:
     if part.path == PYTHON_DOCS:
-      found = prose.read_documents()
+      documents = prose.read_documents()
     elif part.path.startswith(tfds_text.PREFIX):
-      found = tfds_text.read_documents(
+      documents = tfds_text.read_documents(
         part.path, field, layout, part.start, part.stop, counts
       )
     else:
-      found = _file(part, layout, field, counts, invalid)
+      documents = _read_file(part, layout, field, counts, invalid)
     if part.start == 0 and layout != 'files':
-      found = layout_doubts.watch(found, counts)
-    for document in map(fold, found):
+      documents = layout_doubts.watch(documents, counts)
+    for document in map(fold, documents):
       if document.paragraphs:
         yield document
       else:
         counts['empty_documents'] += 1
 
 
-def estimate_bytes(pieces: Sequence[Piece]) -> int:
-  """Estimates the bytes of text in pieces, always the same for equal pieces."""
-
-  def estimate(part: Range) -> int:
-    if part.path.startswith(tfds_text.PREFIX):
-      return (part.stop - part.start) * _EXAMPLE_BYTES
-    return (part.stop - part.start) * _find_factor(part.path)
-
-  return sum(estimate(part) for piece in pieces for part in piece.ranges)
-
-
-def _find_factor(path: str) -> int:
-  """Returns the bytes of text per byte, about; by the name, to open no file."""
-  return _COMPRESSION if text_files.has_compressed_name(path) else 1
-
-
-def is_file(path: str) -> bool:
-  return path != PYTHON_DOCS and not path.startswith(tfds_text.PREFIX)
-
-
-def list_files(pieces: Iterable[Piece]) -> dict[str, int]:
-  """Returns {path: bytes} of the files that pieces are parts of."""
-  ranges = (part for piece in pieces for part in piece.ranges)
-  return {part.path: part.size for part in ranges if is_file(part.path)}
-
-
-def _wholes(given: str, field: str) -> list[Range]:
-  if given == PYTHON_DOCS:
-    return [Range(given, 0, 1, 1)]
-  if given.startswith(tfds_text.PREFIX):
-    size = len(tfds_text.open_split(given, field))
-    return [Range(given, 0, size, size)]
-  sizes = text_files.list_sizes(given)
-  return [Range(path, 0, size, size) for path, size in sizes.items()]
-
-
-def _cut(whole: Range, layout: str, most: int) -> list[Range]:
-  """Cuts a file (by bytes) or a dataset (by examples), if it is divisible."""
-  if whole.size <= most or not _is_divisible(whole.path, layout):
-    return [whole]
-  return [
-    dataclasses.replace(whole, start=k, stop=min(k + most, whole.size))
-    for k in range(0, whole.size, most)
-  ]
-
-
-def _is_divisible(path: str, layout: str) -> bool:
-  if path.startswith(tfds_text.PREFIX):
-    return True
-  if text_files.is_compressed(path):
-    return False
-  head = text_files.read_head(path)
-  kind = file_kinds.recognise(path, head)
-  if kind == file_kinds.TEXT:
-    # Of lines without line feeds, one range would be all.
-    return layout != 'files' and b'\n' in head
-  return kind not in (file_kinds.DUMP, file_kinds.JSON)
-
-
-def _group(ranges: Sequence[Range], most: int) -> Iterator[list[Range]]:
-  group: list[Range] = []
-  size = 0
-  for part in ranges:
-    if group and (size + part.stop - part.start > most or len(group) == _FILES):
-      yield group
-      group, size = [], 0
-    group.append(part)
-    size += part.stop - part.start
-  if group:
-    yield group
-
-
-# Reads one file.
-
-
-def _file(part: Range, layout, field, counts, invalid) -> Iterator[Document]:
+def _read_file(
+  part: Range, layout, field, counts, invalid
+) -> Iterator[Document]:
   before = counts['invalid_utf8']
   head = text_files.read_head(part.path)
   try:
     with text_files.open_text(part.path) as file:
-      documents = _read(file, head, part, layout, field, counts)
+      documents = _parse(file, head, part, layout, field, counts)
       yield from _until_damage(documents, part.path, counts)
   finally:
     bad = counts['invalid_utf8'] - before
     invalid[part.path] += bad
-  size = (part.stop - part.start) * _find_factor(part.path)
-  file_kinds.refuse_bad_bytes(part.path, bad, size)
+  file_kinds.refuse_bad_bytes(part.path, bad, _estimate(part))
 
 
-def _until_damage(found: Iterable, path: str, counts: collections.Counter):
-  """Yields what is found, up to damage in a file, which is counted."""
+def _until_damage(items: Iterable, path: str, counts: collections.Counter):
+  """Yields items, up to damage in a file, which is counted."""
   try:
-    yield from found
-  except text_files.DAMAGED as error:
-    if not text_files.is_damage(error):
-      raise
+    yield from items
+  except text_files.Damaged as error:
     counts['damaged_files'] += 1
     print(
       f'warning: {path!r} cannot be read to its end ({error}); what comes before '
@@ -222,7 +203,7 @@ def _until_damage(found: Iterable, path: str, counts: collections.Counter):
     )
 
 
-def _read(file, head, part: Range, layout, field, counts):
+def _parse(file, head, part: Range, layout, field, counts):
   """Returns the documents of an open file, whose `head` shows its format."""
   # Offsets count decompressed bytes; compressed files are never cut.
   stop = sys.maxsize if part.is_whole else part.stop
@@ -251,20 +232,18 @@ def _read(file, head, part: Range, layout, field, counts):
     return formats.read_each_line(lines, stop, counts)
   texts = formats.decode_lines(lines, part.start, counts)
   if part.is_whole:
-    texts = (
-      (0, text) for text in formats.strip_gutenberg(text for _, text in texts)
-    )
+    texts = ((0, x) for x in formats.strip_gutenberg(x for _, x in texts))
   if layout == 'files':
-    return formats.read_whole_file((text for _, text in texts), counts)
-  found = formats.read_blocks(texts, stop, layout == 'sentences', counts)
+    return formats.read_whole_file((x for _, x in texts), counts)
+  documents = formats.read_blocks(texts, stop, layout == 'sentences', counts)
   if part.start:
-    return found
-  return layout_doubts.watch_blocks(found, part.is_whole, counts)
+    return documents
+  return layout_doubts.watch_blocks(documents, part.is_whole, counts)
 
 
 def _without_mark(lines: formats.Lines) -> formats.Lines:
   """Removes a byte order mark from the beginning of a file."""
-  lines = iter(lines)
-  for offset, raw in itertools.islice(lines, 1):
+  for offset, raw in lines:
     yield offset, raw if offset else raw.removeprefix(codecs.BOM_UTF8)
+    break
   yield from lines

@@ -20,13 +20,14 @@ from typing import BinaryIO
 from bert_jax import errors
 from bert_jax.runtime import storage
 
-# What decompressors raise for a truncated or damaged file.
-DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError, ValueError)
-
 _HEAD = 1 << 16  # bytes
 _ZSTD_BYTES = 1 << 12  # read at a time: these can decompress to 100 MB
 _LONGEST_LINE = 1 << 20  # bytes; longer ones come in parts
 _AGAIN = 'correct that, then run the same command again.'
+
+
+class Damaged(ValueError):
+  """A file is an archive or a dump that is cut short or holds wrong bytes."""
 
 
 def expand(given: str) -> list[str]:
@@ -47,8 +48,7 @@ def list_sizes(given: str) -> dict[str, int]:
   """Returns {path: bytes} of the files that `expand` returns, in its order."""
   sizes = {}
   for path in expand(given):
-    what = f'input {given!r}: cannot read {path}'  # such as a broken link
-    with errors.explaining(what, 'remove it or put it back.'):
+    with errors.explaining(f'cannot read {path}'):  # such as a broken link
       sizes[path] = storage.get_size(path)
   return sizes
 
@@ -79,29 +79,12 @@ def compute_sha256(path: str) -> str:
 
 @contextlib.contextmanager
 def open_text(path: str) -> Iterator[BinaryIO]:
-  """Opens a file for reading its decompressed bytes.
-
-  Raises:
-    errors.UserError: if it cannot be opened; also from the body, if the disk or
-      the bucket fails. Reads of a damaged archive raise one of DAMAGED.
-  """
-  with _open_raw(path) as raw:
-    try:
-      if decompress := _find_decompressor(raw):
-        yield io.BufferedReader(_Parts(decompress(raw)), _HEAD)
-      else:
-        yield raw
-    except OSError as error:
-      if is_damage(error):
-        raise
-      with errors.explaining(f'cannot read {path}', _AGAIN):
-        raise
-
-
-def is_damage(error: Exception) -> bool:
-  """Returns whether one of DAMAGED is of the file, not of disk or bucket."""
-  of_disk = getattr(error, 'errno', None) is not None
-  return not of_disk and not isinstance(error, errors.UserError)
+  """Opens a file for reading its decompressed bytes; reads may raise Damaged."""
+  with _open_raw(path) as raw, errors.explaining(f'cannot read {path}', _AGAIN):
+    decompress = _find_decompressor(raw)
+    yield (
+      io.BufferedReader(_Parts(decompress(raw)), _HEAD) if decompress else raw
+    )
 
 
 def read_head(path: str) -> bytes:
@@ -110,13 +93,9 @@ def read_head(path: str) -> bytes:
   Where an archive is damaged, they end with the last whole line before.
   """
   head = bytearray()
-  with open_text(path) as file:
-    try:
-      while len(head) < _HEAD and (line := file.readline(_HEAD)):
-        head += line
-    except DAMAGED as error:
-      if not is_damage(error):
-        raise
+  with open_text(path) as file, contextlib.suppress(Damaged):
+    while len(head) < _HEAD and (line := file.readline(_HEAD)):
+      head += line
   return bytes(head)
 
 
@@ -186,7 +165,12 @@ class _Parts(io.RawIOBase):
     return True
 
   def readinto(self, buffer):
-    self._rest = self._rest or memoryview(next(self._parts, b''))
+    try:
+      self._rest = self._rest or memoryview(next(self._parts, b''))
+    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+      if getattr(error, 'errno', None) is not None:  # of the disk
+        raise
+      raise Damaged(str(error)) from error
     n = min(len(buffer), len(self._rest))
     buffer[:n], self._rest = self._rest[:n], self._rest[n:]
     return n
@@ -207,14 +191,14 @@ def _decompress_zstd(raw: BinaryIO) -> Iterator[bytes]:
     try:
       made = frame.decompress(given)
     except zstandard.ZstdError as error:
-      raise OSError(str(error)) from error
+      raise Damaged(str(error)) from error
     given = b''
     if frame.eof:
       given, frame = frame.unused_data, None
     if made:
       yield made
   if frame:
-    raise EOFError('the file ends within a frame')
+    raise Damaged('the file ends within a frame')
 
 
 # {extension: (first bytes, how to decompress)}
@@ -230,8 +214,8 @@ def _find_decompressor(raw: BinaryIO) -> Callable | None:
   """Returns what decompresses an open file, by its first bytes."""
   begin = raw.read(6)
   raw.seek(0)
-  found = (run for magic, run in _DECOMPRESS.values() if re.match(magic, begin))
-  return next(found, None)
+  runs = (run for magic, run in _DECOMPRESS.values() if re.match(magic, begin))
+  return next(runs, None)
 
 
 def _open_raw(path: str) -> BinaryIO:

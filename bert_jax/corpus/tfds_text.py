@@ -2,7 +2,6 @@
 
 import collections
 import functools
-import importlib
 import importlib.util
 import re
 from collections.abc import Iterator
@@ -54,44 +53,33 @@ def open_split(given: str, field: str):
       f'input {given!r} is not of the form tfds:NAME/CONFIG:SPLIT, for '
       'example tfds:wikipedia/20230601.simple:train.'
     )
-  name, split = match.groups()
-  builder = _builder(given, name)
-  if field not in (builder.info.features or {}):
-    raise errors.UserError(
-      f'input {given!r} has no feature {field!r}, only '
-      f'{", ".join(builder.info.features or ())}; name one that holds text.'
-    )
-  what = f'input {given!r} cannot be read by index'
-  advice = "name another split, or prepare it with file_format='array_record'."
-  kinds = NotImplementedError, ValueError
-  with errors.explaining(what, advice, kinds):
-    return builder.as_data_source(split=split)
+  what = f'input {given!r} cannot be read'
+  advice = (
+    "if NAME/CONFIG and SPLIT exist, prepare it by tfds with file_format='array_"
+    "record', or set TFDS_DATA_DIR."
+  )
+  with errors.explaining(what, advice, Exception):  # builders raise any type
+    builder = _builder(match[1])
+    features = builder.info.features or {}
+    if field not in features:
+      raise errors.UserError(
+        f'input {given!r} has no feature {field!r}, only {", ".join(features)}; '
+        'name one that holds text.'
+      )
+    return builder.as_data_source(split=match[2])
 
 
-def _builder(given: str, name: str):
-  needs = f'input {given!r} needs tensorflow-datasets'
-  advice = 'pip install tensorflow-datasets.'
-  with errors.explaining(needs, advice, ImportError):
-    import tensorflow_datasets as tfds
-  what = f'input {given!r} does not name a dataset'
-  advice = 'write NAME/CONFIG, such as wikipedia/20230601.simple.'
-  with errors.explaining(what, advice, ValueError):
-    try:
-      return tfds.core.read_only_builder.builder_from_files(name)
-    except tfds.core.DatasetNotFoundError:
-      pass  # it is not prepared yet
+def _builder(name: str):
+  import tensorflow_datasets as tfds
+
+  try:
+    return tfds.core.read_only_builder.builder_from_files(name)
+  except tfds.core.DatasetNotFoundError:
+    pass  # it is not prepared yet
   # Without TensorFlow, a text builder is registered only when it is imported.
   module = f'tensorflow_datasets.text.{re.split("[/:]", name)[0]}'
   if importlib.util.find_spec(module):
     importlib.import_module(module)
-  what = (
-    f'input {given!r} is not prepared under {tfds.core.constants.DATA_DIR} and '
-    'cannot be prepared here'
-  )
-  advice = (
-    "prepare it with tfds and file_format='array_record', or set TFDS_DATA_DIR."
-  )
-  with errors.explaining(what, advice, Exception):  # builders raise any type
-    builder = tfds.builder(name, file_format='array_record')
-    builder.download_and_prepare()
+  builder = tfds.builder(name, file_format='array_record')
+  builder.download_and_prepare()
   return builder

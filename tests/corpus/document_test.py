@@ -61,10 +61,6 @@ def test_paragraphs_are_split():
   ]
 
 
-def test_sentences_are_left_alone():
-  assert split(Document(['One. Two.'], True), 'en') == ['One. Two.']
-
-
 @pytest.mark.parametrize(
   'language, sentences',
   [

@@ -124,15 +124,6 @@ def test_prose_may_begin_like_them(text):
   assert file_kinds.recognise('a.txt', text.encode()) == TEXT
 
 
-def test_json_by_name_is_never_prose():
-  assert file_kinds.recognise('a.json', b'"One."\n"Two."\n') == JSON
-
-
-def test_compressed_bytes_are_not_taken_for_utf_16():
-  with pytest.raises(errors.UserError, match='ENCODING'):
-    file_kinds.recognise('a.txt', bytes(range(1, 256)) * 4 + b'\0a')
-
-
 def test_few_bytes_that_are_no_text_are_left_to_the_warning():
   text = ('Ein Käse für den Löwen. ' * 40).encode('cp1252')  # 12 % of words
   head = text.replace(b'\xe4', b'ae').replace(b'\xfc', b'ue')

@@ -1,6 +1,5 @@
 import collections
 import io
-import itertools
 import time
 
 import pytest
@@ -73,15 +72,6 @@ def test_every_document_comes_once_however_a_file_is_cut(read, raw, expected):
     assert _in_ranges(read, raw, step) == expected, step
 
 
-def test_entities_in_wiki_pages_are_the_characters_that_they_spell():
-  raw = (
-    b'<doc id="1" title="AT&amp;T">\nAT&amp;T\n1 &lt; 2 &amp;lt; R&D\n'
-    b'Line&#10;feed.\n</doc>\n'
-  )
-  expected = ['1 < 2 &lt; R&D', 'Line', 'feed.']
-  assert _in_ranges(_pages, raw, len(raw)) == [expected]
-
-
 def test_cuts_of_long_lines_are_counted():
   counts = collections.Counter()
   raw = b'word ' * 600_000 + b'\n\nNext.'
@@ -132,20 +122,6 @@ def test_lines_end_and_separate_documents_whatever_they_hold(end, blank):
   expected = [['Öne.', 'Two.'], ['Three.', '"'], ['Four.']]
   for step in range(1, len(raw) + 1):
     assert _in_ranges(_blocks, raw, step) == expected, step
-
-
-def test_pages_end_lines_but_separate_nothing():
-  raw = b'One.\fTwo.\n\fThree.\f\nFour.\n\f\nFive.\vSix.'
-  assert _in_ranges(_blocks, raw, len(raw)) == [
-    ['One.', 'Two.', 'Three.', 'Four.'],
-    ['Five.', 'Six.'],
-  ]
-
-
-def test_a_file_of_an_old_mac_is_read_in_parts_between_its_lines():
-  documents = [[f'Line {k}.'] * 9000 for k in range(30)]  # 2.9 MB
-  raw = '\r\r'.join('\r'.join(d) for d in documents).encode()
-  assert _in_ranges(_blocks, raw, 1_000_000) == documents
 
 
 @pytest.mark.parametrize(
@@ -279,47 +255,3 @@ def test_every_book_of_a_file_is_kept(size):
   for n in (1, 2):
     first = found.index(f'Text of {n}.')
     assert not found[first - 1]  # a document ends there
-
-
-def test_only_the_first_lines_are_kept_in_memory():
-  read = []
-
-  def lines():
-    for n in itertools.count():
-      read.append(n)
-      yield 'plain' if n else _TITLE
-
-  assert next(formats.strip_gutenberg(lines())) == _TITLE
-  assert len(read) == 1000
-  read.clear()
-  assert next(
-    formats.strip_gutenberg(line for line in lines() if line == 'plain')
-  )
-  assert len(read) == 51
-
-
-@pytest.mark.parametrize(
-  'name, first, last',
-  [
-    ('972.txt', 'Produced by Aloysius', 'Nature_) that the domestic cow'),
-    ('16215-8.txt', 'Produced by Jason Isbell', 'THE END.'),
-  ],
-)
-def test_real_books_begin_and_end_with_their_own_words(
-  real_data, name, first, last
-):
-  path = real_data / 'books' / 'gutenberg_raw' / name
-  lines = path.read_text('latin-1').splitlines()
-  found = [line for line in formats.strip_gutenberg(lines) if line]
-  assert found[0].startswith(first)
-  assert found[-1].startswith(last)
-  assert not any('gutenberg' in line.lower() for line in found)
-  assert len(found) > 0.9 * sum(map(bool, lines)) - 350
-
-
-def test_real_texts_without_the_header_pass_unchanged(real_data):
-  paths = sorted((real_data / 'books/100_english_novels').glob('*.txt'))[:20]
-  assert len(paths) == 20
-  for path in paths:
-    lines = path.read_text('utf-8', 'replace').splitlines()
-    assert list(formats.strip_gutenberg(lines)) == lines

@@ -71,13 +71,6 @@ def test_what_is_no_object_with_a_text_is_named_by_its_place(line):
       _read_objects(raw)
 
 
-def test_the_fields_of_an_object_without_the_text_are_named():
-  with pytest.raises(
-    errors.UserError, match=r'\(id, body\); give .* data.field'
-  ):
-    _read_lines(b'{"id": 1, "body": "x"}')
-
-
 def test_surrogates_and_controls_are_cleaned_and_counted():
   raw = b'{"text": "a\\ud800b\\u0000\xe9"}\n'
   counts = collections.Counter()

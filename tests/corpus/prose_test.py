@@ -157,10 +157,3 @@ def test_documents_come_once_and_in_order(installed):
   which = ['first', 'second', 'the {} fox', 'third']  # d.py is in site/
   assert len(found) == len(which)
   assert all(w in ' '.join(f) for w, f in zip(which, found, strict=True))
-
-
-def test_this_installation_has_enough_to_read():
-  files = list(prose._files())
-  assert len(files) > 300
-  found = prose._read(next(f for f in files if f.endswith('/argparse.py')))
-  assert any('command-line' in p for texts in found for p in texts)

@@ -118,7 +118,7 @@ def _share(part: int) -> int:
 def _read_lines(path, newline: str, most: int) -> Iterator[str]:
   """Yields the lines of a text file that takes at most `most` bytes."""
   advice = 'is this the right path?'
-  with errors.explaining(f'cannot read {path}', advice, text_files.DAMAGED):
+  with errors.explaining(f'cannot read {path}', advice, text_files.Damaged):
     try:
       with text_files.open_text(path) as file:
         text = io.TextIOWrapper(file, 'utf-8-sig', newline=newline)
