@@ -4,13 +4,12 @@ import collections
 import os
 import re
 import reprlib
-import stat
 from collections.abc import Callable
 
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.runtime import files, memory
+from bert_jax.runtime import files
 
 # The text files of a BERT, which are read into memory.
 SMALL = (
@@ -55,24 +54,9 @@ def find(directory: str, name: str) -> str | None:
       f'what you want, copy the folder with cp -rL {directory} NEW and name '
       'the copy.'
     )
-  with errors.explaining(f'cannot read {path}'):
-    mode = os.stat(real).st_mode
-  if not stat.S_ISREG(mode):
+  if not os.path.isfile(real):
     raise errors.UserError(f'{path} is not a regular file; copy it again.')
   return real
-
-
-def check_memory(path: str):
-  """Raises errors.UserError if a file is larger than the machine's memory.
-
-  A sparse file can be, although it takes no space on the disk.
-  """
-  size, most = os.path.getsize(path), memory.count_bytes()
-  if size > most:
-    raise errors.UserError(
-      f'it takes {size:,} bytes, this machine has {most:,} bytes of memory; '
-      'use a larger one.'
-    )
 
 
 def read_shards(
@@ -84,29 +68,8 @@ def read_shards(
   file outside the folder is opened, and each must have exactly the tensors that
   are listed.
   """
-  tensors = {}
-  for file, wanted in _read_index(directory, index).items():
-    path, real = os.path.join(directory, file), find(directory, file)
-    if real is None:
-      raise errors.UserError(
-        f'{path} does not exist, but {index} names it; copy all files of the '
-        'model.'
-      )
-    found = read(real)
-    differ = sorted(map(reprlib.repr, wanted ^ found.keys()))
-    if differ:
-      raise errors.UserError(
-        f'{path} and {index} differ in the tensors {errors.listing(differ)}; '
-        'copy both again.'
-      )
-    tensors |= found
-  return tensors
-
-
-def _read_index(directory, index):
-  """Returns {file: names of its tensors}."""
-  path = find_small(directory, index)
-  weight_map = files.read_json(path).get('weight_map')
+  path = os.path.join(directory, index)
+  weight_map = files.read_json(find_small(directory, index)).get('weight_map')
   if not isinstance(weight_map, dict) or not weight_map:
     raise errors.UserError(
       f'{path} has no weight_map of tensors to files; copy it again.'
@@ -119,4 +82,16 @@ def _read_index(directory, index):
         'files of its own folder are read.'
       )
     named[file].add(tensor)
-  return named
+  tensors = {}
+  for file, wanted in named.items():
+    real = find(directory, file)
+    held = read(real) if real else {}
+    differ = sorted(map(reprlib.repr, wanted ^ held.keys()))
+    if differ:
+      what = 'is not what' if real else 'is missing, while'
+      raise errors.UserError(
+        f'{os.path.join(directory, file)} {what} {index} lists: it differs in '
+        f'{errors.listing(differ)}; copy all files of the model again.'
+      )
+    tensors |= held
+  return tensors

@@ -1,12 +1,8 @@
 """Protocol Buffers, as far as TensorFlow checkpoints and event files need them.
 
 https://protobuf.dev/programming-guides/encoding
-
-`google.protobuf` could read the messages, but not the tables of `sstable.py`,
-which have varints outside of messages. It also accepts an index that should be
-an error: it ignores fields of the wrong wire type, which then have their
-default, and truncates numbers to 32 or 64 bits, so that 2**40 + 1 data files
-become 1.
+`google.protobuf` could not read the tables of `sstable.py`, which have varints
+outside of messages.
 """
 
 from collections.abc import Iterator
@@ -20,7 +16,7 @@ def read_varint(data: bytes, start: int) -> tuple[int, int]:
   value = 0
   for i, byte in enumerate(data[start : start + _MAX_VARINT]):
     value |= (byte & 0x7F) << 7 * i
-    if byte < 0x80 and value < 1 << 64:
+    if byte < 0x80:
       return value, start + i + 1
   raise ValueError('it holds a number that is cut short or too long')
 
@@ -36,13 +32,9 @@ def encode_varint(value: int) -> bytes:
 
 
 def read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-  """Yields each field of a message in turn.
+  """Yields (number, value) of each field of a message in turn.
 
-  Yields:
-    (number, value): bytes for strings and messages, else an unsigned integer.
-
-  Raises:
-    ValueError: if a field is truncated or of an unknown wire type.
+  Values are bytes for strings and messages, else unsigned integers.
   """
   at = 0
   while at < len(message):
@@ -54,11 +46,9 @@ def read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
       continue
     if kind == _BYTES:
       size, at = read_varint(message, at)
-    elif kind in (_FIXED32, _FIXED64):
-      size = 4 if kind == _FIXED32 else 8
     else:
-      raise ValueError(f'it holds a field of the unknown kind {kind}')
+      size = {_FIXED32: 4, _FIXED64: 8}.get(kind, len(message))
     value, at = message[at : at + size], at + size
     if at > len(message):
-      raise ValueError(f'its field {number} is cut short')
+      raise ValueError(f'its field {number} of kind {kind} is cut short')
     yield number, value if kind == _BYTES else int.from_bytes(value, 'little')

@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from bert_jax.interop import hugging_face
 from bert_jax.weight_files import local_files, safetensors_file
-from tests import models
-from tests.weight_files import fake_torch
 from tests.weight_files.hostile import refusal
 
 INDEX = 'model.safetensors.index.json'
@@ -42,12 +39,6 @@ def test_files_and_links_within_the_folder(folder):
     assert local_files.find(folder, 'linked') == path
 
 
-def test_folder_that_is_itself_a_link(folder, tmp_path):
-  os.symlink(folder, tmp_path / 'alias')
-  found = local_files.find(str(tmp_path / 'alias'), 'config.json')
-  assert found == os.path.join(folder, 'config.json')
-
-
 def test_links_that_lead_out(folder, tmp_path):
   sibling = tmp_path / 'model2'
   sibling.mkdir()
@@ -62,15 +53,6 @@ def test_links_that_lead_out(folder, tmp_path):
     message = refusal(local_files.find, folder, 'linked')
     assert 'is a link that leads out of the folder' in message
     assert f'cp -rL {folder} NEW' in message
-
-
-def test_links_in_circles_and_to_nothing(folder):
-  link('linked', folder)
-  assert 'cannot read' in refusal(local_files.find, folder, 'linked')
-  link('absent', folder)
-  assert 'cannot read' in refusal(local_files.find, folder, 'linked')
-  link('.', folder)
-  refusal(local_files.find, folder, 'linked')
 
 
 def test_cache_of_hugging_face(tmp_path):
@@ -144,16 +126,12 @@ def test_tensors_of_all_files(shards):
 @pytest.mark.parametrize(
   ('weight_map', 'message'),
   [
-    ({'a': FIRST, 'b': FIRST, 'c': 'model-3.st'}, 'model-3.st does not exist'),
+    ({'a': FIRST, 'b': FIRST, 'c': 'model-3.st'}, 'model-3.st is missing'),
     (
       {'a': FIRST, 'b': FIRST, 'c': SECOND, 'd': SECOND},
-      f"{SECOND} and {INDEX} differ in the tensors 'd'",
+      f"{SECOND} is not what {INDEX} lists: it differs in 'd'",
     ),
-    (
-      {'a': FIRST, 'c': SECOND},
-      f"{FIRST} and {INDEX} differ in the tensors 'b'",
-    ),
-    ({'a': FIRST, 'b': SECOND, 'c': SECOND}, "differ in the tensors 'b'"),
+    ({'a': FIRST, 'b': SECOND, 'c': SECOND}, "it differs in 'b'"),
   ],
 )
 def test_files_that_are_missing_or_hold_other_tensors(
@@ -165,10 +143,8 @@ def test_files_that_are_missing_or_hold_other_tensors(
 @pytest.mark.parametrize(
   'file',
   [
-    *('../outside.st', '/outside.st', 'sub/x.st', './x.st', 'sub/../x.st'),
-    *('..', '.', '', '~', '.hidden.st', 'x\\y.st', 'x\0.st', 'x\n.st', ' x.st'),
-    *('x.st/', '\ud800.st', 'é.st', '%2e%2e', 'C:x.st', 'x' * 300, '-x'),
-    *(5, None, True, 1.5, [FIRST], {FIRST: 1}, [[[[]]]]),
+    *('../outside.st', '/outside.st', 'sub/x.st', './x.st', '..', '', '~'),
+    *('x\0.st', 'x\n.st', 'x' * 300, '-x', 5, None, [FIRST]),
   ],
 )
 def test_names_that_are_no_plain_names(shards, file):
@@ -186,66 +162,15 @@ def test_a_path_or_a_link_among_the_files_leads_nowhere_else(shards):
   link('../model.outside', shards, SECOND)
   assert 'is a link that leads out' in refused()
   link(FIRST, shards, SECOND)
-  assert 'differ in the tensors' in refused()
+  assert 'it differs in' in refused()
 
 
 @pytest.mark.parametrize(
   'index',
   [
-    *('', '{', '[]', '7', '"x"', 'null', '[' * 100_000, '{"a":' * 100_000),
-    *('{}', '{"weight_map": 7}', '{"weight_map": []}', '{"weight_map": {}}'),
-    *('{"weight_map": null}', '{"weight_map": "x"}', '9' * 5000),
-    '{"weight_map": {"a": ' + '[' * 500 + ']' * 500 + '}}',
-    ' ' * ((8 << 20) + 1),
+    *('', '{', '[]', '[' * 100_000, '{}', '{"weight_map": 7}'),
+    *('{"weight_map": {}}', ' ' * ((8 << 20) + 1)),
   ],
 )
 def test_garbage_instead_of_an_index(shards, index):
   assert os.path.join(shards, INDEX) in refusal(read_by, shards, index)
-
-
-def write_weights(folder, kind, tensors):
-  """Writes tensors in one of the four ways; returns the files' names."""
-  path = os.path.join(folder, kind)
-  if kind == 'model.safetensors':
-    safetensors.numpy.save_file(tensors, path)
-  elif kind == 'pytorch_model.bin':
-    fake_torch.save(path, tensors)
-  else:
-    single = kind.removesuffix('.index.json')
-    names = sorted(tensors)
-    halves = {f'0-{single}': names[::2], f'1-{single}': names[1::2]}
-    for file, part in halves.items():
-      path = os.path.join(folder, file)
-      values = {n: tensors[n] for n in part}
-      if file.endswith('.bin'):
-        fake_torch.save(path, values)
-      else:
-        safetensors.numpy.save_file(values, path)
-    weight_map = {n: file for file, part in halves.items() for n in part}
-    with open(os.path.join(folder, kind), 'w') as f:
-      json.dump({'weight_map': weight_map}, f)
-
-
-KINDS = [
-  'model.safetensors',
-  'model.safetensors.index.json',
-  'pytorch_model.bin',
-  'pytorch_model.bin.index.json',
-]
-
-
-def test_safetensors_come_first_then_single_files(tmp_path, monkeypatch):
-  """Of all four forms the later ones hold other numbers, and are not read."""
-  fake_torch.install(monkeypatch)
-  folder = models.export_to(tmp_path / 'model')
-  sound = safetensors.numpy.load_file(os.path.join(folder, KINDS[0]))
-  for i, kind in enumerate(KINDS):
-    write_weights(folder, kind, {n: x + i for n, x in sound.items()})
-  name = 'bert.embeddings.LayerNorm.bias'
-  for i, kind in enumerate(KINDS):
-    params = hugging_face.read(folder).params
-    found = params['embeddings']['norm']['bias']
-    np.testing.assert_array_equal(found, sound[name] + i)
-    os.remove(os.path.join(folder, kind))
-  message = refusal(hugging_face.read, folder)
-  assert 'model.safetensors does not exist, nor does pytorch_model' in message
