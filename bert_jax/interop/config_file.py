@@ -53,14 +53,10 @@ def to_config(
       continue
     name = _NAMES[field.name]
     x = theirs.get(name, 'missing')
-    if field.type is int:
-      good = type(x) is int and 0 < x < 1 << 31
-      allowed = 'a whole number from 1 to 2**31 - 1'
-    else:
-      good = type(x) in (int, float) and 0 <= x <= 1
-      allowed = 'a number from 0 to 1'
-    if not good:
-      refuse(path, name, x, allowed)
+    if field.type is int and not (type(x) is int and 0 < x < 1 << 31):
+      refuse(path, name, x, 'a whole number from 1 to 2**31 - 1')
+    if field.type is float and not (type(x) in (int, float) and 0 <= x <= 1):
+      refuse(path, name, x, 'a number from 0 to 1')
     values[field.name] = field.type(x)
   config = bert_config.BertConfig(**values)
   if config.num_layers > _MAX_LAYERS:

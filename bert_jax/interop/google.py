@@ -25,22 +25,19 @@ def find(path: str) -> str:
   prefix = path.removesuffix('.index')
   if os.path.isfile(f'{prefix}.index'):
     return prefix
-  found = sorted(glob.glob(os.path.join(glob.escape(path), '*.index')))
-  if len(found) != 1:
-    names = [os.path.basename(name) for name in found]
+  names = sorted(glob.glob('*.index', root_dir=path))
+  if len(names) != 1:
     raise errors.UserError(
-      f'{path} holds {len(found)} checkpoints: {errors.listing(names)}; name '
-      f'the path of one, such as FOLDER/bert_model.ckpt, of which there is a .index.'
+      f'{path} holds {len(names)} checkpoints: {errors.listing(names)}; name '
+      'the path of one, such as FOLDER/bert_model.ckpt, of which there is a .index.'
     )
-  return found[0].removesuffix('.index')
+  return os.path.join(path, names[0].removesuffix('.index'))
 
 
 def read(path: str) -> rename.LoadedModel:
   """Reads a BERT that was saved by Google's code.
 
-  The path is as in `find`; bert_config.json and vocab.txt are beside the
-  checkpoint. The activation is gelu_tanh for Google's gelu. Whether text is
-  lower-cased is read or else inferred, see `vocabulary.read`.
+  The path is as in `find`; bert_config.json and vocab.txt are beside it.
   """
   prefix = find(path)
   directory = os.path.dirname(prefix)
@@ -54,10 +51,7 @@ def read(path: str) -> rename.LoadedModel:
   entries = tf_checkpoint.read_index(prefix)
   with errors.within(prefix):
     params, report = rename.to_ours(
-      entries,
-      lambda name: tf_checkpoint.read(entries[name]),
-      config,
-      'google',
+      entries, lambda x: tf_checkpoint.read(entries[x]), config, 'google'
     )
   tokenizer, extra = vocabulary.read(directory, config)
   report = report._replace(left_over=[*report.left_over, *extra])

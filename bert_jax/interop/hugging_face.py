@@ -1,7 +1,7 @@
 """Reads and writes folders of Hugging Face transformers."""
 
+import functools
 import json
-import math
 import os
 import reprlib
 import shutil
@@ -35,23 +35,23 @@ HIDDEN_ACT = {
   'gelu_pytorch_tanh': 'gelu_tanh',
   'relu': 'relu',
 }
+_SPECIAL = {f'{x[1:-1].lower()}_token': x for x in SPECIAL}
 
 
 def find_problem(
   config: bert_config.BertConfig, head: classifier.Head | None = None
 ) -> str | None:
   """Returns why transformers has no class for a model; None if it has."""
+  lacks = 'BERT of Hugging Face has no model'
   if config.norm != 'post':
-    return f'BERT of Hugging Face has no model with norm={config.norm}'
+    return f'{lacks} with norm={config.norm}'
   if config.reverse:
-    return 'BERT of Hugging Face has no model that reads from right to left'
-  if head is None:
-    return None
-  if head.bilstm is not None:
-    return 'BERT of Hugging Face has no model with a BiLSTM'
-  if head.form == 'gpt':
-    return 'BERT of Hugging Face has no model that reads the extract token'
-  if config.causal and not head.reads_tokens:
+    return f'{lacks} that reads from right to left'
+  if head and head.bilstm is not None:
+    return f'{lacks} with a BiLSTM'
+  if head and head.form == 'gpt':
+    return f'{lacks} that reads the extract token'
+  if head and config.causal and not head.reads_tokens:
     return (
       'BertForSequenceClassification reads [CLS], which sees no text in a model '
       'that reads from left to right'
@@ -78,8 +78,7 @@ def export(
     trained_length: tokens of the longest rows that the model was trained on, which
       tokenizers of transformers warn beyond; None is all positions.
   """
-  problem = find_problem(config, head)
-  if problem:
+  if problem := find_problem(config, head):
     raise errors.UserError(
       f'{problem}; fill_mask, features and init_from read the run itself.'
     )
@@ -91,44 +90,36 @@ def export(
     described |= sequence_head.describe(head)
   elif 'mlm' not in params:
     tensors = {name.removeprefix('bert.'): x for name, x in tensors.items()}
-  # A head has learnt from rows that were cut to this length.
-  length = min(
-    config.max_positions,
-    trained_length or math.inf,
-    head.max_length if head else math.inf,
-  )
-  settings = _tokenizer_config(length, tokenizer)
-  files.write_folder(
-    directory,
-    FILES,
-    lambda new: _write(new, tensors, described, settings, tokenizer, card),
-  )
+  # A head has learnt from rows that were cut to its length.
+  lengths = config.max_positions, trained_length, head and head.max_length
+  settings = _tokenizer_config(min(filter(None, lengths)), tokenizer)
+  texts = {
+    'config.json': _to_json(described),
+    vocabulary.SETTINGS: _to_json(settings),
+    'special_tokens_map.json': _to_json(_SPECIAL),
+    'tokenizer.json': _fast_tokenizer(tokenizer).to_str(pretty=True),
+    **({} if card is None else {'README.md': card}),
+  }
+  fill = functools.partial(_fill, tensors, texts, tokenizer)
+  files.write_folder(directory, FILES, fill)
 
 
-def _write(new, tensors, described, settings, tokenizer, card):
+def _fill(tensors, texts, tokenizer, new: str):
   """Writes every file of an export into a folder."""
   path = os.path.join(new, 'model.safetensors')
   try:
     safetensors.numpy.save_file(tensors, path, metadata={'format': 'pt'})
   except safetensors.SafetensorError as error:  # such as of a full disk
     raise OSError(errors.first_line(error)) from error
-
-  def to_json(value):
-    return json.dumps(value, indent=2, ensure_ascii=False) + '\n'
-
   vocabulary.write(new, tokenizer)
   # safetensors makes files that only their owner may read.
   shutil.copymode(os.path.join(new, vocabulary.NAME), path)
-  texts = {
-    'config.json': to_json(described),
-    vocabulary.SETTINGS: to_json(settings),
-    'special_tokens_map.json': to_json(_special_tokens()),
-    'tokenizer.json': _fast_tokenizer(tokenizer).to_str(pretty=True),
-    'README.md': card,
-  }
   for name, text in texts.items():
-    if text is not None:
-      files.write_text(os.path.join(new, name), text)
+    files.write_text(os.path.join(new, name), text)
+
+
+def _to_json(value) -> str:
+  return json.dumps(value, indent=2, ensure_ascii=False) + '\n'
 
 
 def describe_model(
@@ -157,10 +148,6 @@ def describe_model(
   }
 
 
-def _special_tokens():
-  return {f'{t[1:-1].lower()}_token': t for t in SPECIAL}
-
-
 def _tokenizer_config(length, tokenizer):
   return {
     # Loads tokenizer.json unchanged. BertTokenizer of transformers 5 builds its
@@ -172,7 +159,7 @@ def _tokenizer_config(length, tokenizer):
     'model_max_length': length,
     'model_input_names': ['input_ids', 'token_type_ids', 'attention_mask'],
     'clean_up_tokenization_spaces': False,
-    **_special_tokens(),
+    **_SPECIAL,
   }
 
 
@@ -212,10 +199,10 @@ def _fast_tokenizer(tokenizer):
 
 
 # Weights are one file, or several with an index; the first that exists is read.
-_WEIGHTS = (
-  ('model.safetensors', safetensors_file.read),
-  ('pytorch_model.bin', torch_file.read),
-)
+_WEIGHTS = {
+  'model.safetensors': safetensors_file.read,
+  'pytorch_model.bin': torch_file.read,
+}
 _MAX_NAME = 200  # characters
 # Of transformers; older files do not say it.
 _NORM_EPSILON = 1e-12
@@ -227,10 +214,6 @@ def read(directory: str) -> rename.LoadedModel:
   Nothing outside of the folder is read. What config.json does not say has the
   defaults of BertConfig: dtype and the kind of initial distribution.
   """
-  if not os.path.isdir(directory):
-    raise errors.UserError(
-      f'{directory} is not a folder; name one with a Hugging Face BERT.'
-    )
   for name in local_files.SMALL:
     local_files.find_small(directory, name)
   path = os.path.join(directory, 'config.json')
@@ -238,14 +221,13 @@ def read(directory: str) -> rename.LoadedModel:
   config = _make_config(path, theirs)
   with errors.within(directory):
     tensors = rename.modernise(_read_tensors(directory))
-  # Unexpected names are printed, so they must be printable.
-  bad = [n for n in tensors if len(n) > _MAX_NAME or not n.isprintable()]
-  if bad:
-    raise errors.UserError(
-      f'{directory}: {reprlib.repr(bad[0])} is not the name of a tensor; copy '
-      'the model again.'
-    )
-  with errors.within(directory):
+    # Unexpected names are printed, so they must be printable.
+    bad = [n for n in tensors if len(n) > _MAX_NAME or not n.isprintable()]
+    if bad:
+      raise errors.UserError(
+        f'{reprlib.repr(bad[0])} is not the name of a tensor; copy the model '
+        'again.'
+      )
     params, report = rename.from_hf(tensors, config)
   tokenizer, extra = vocabulary.read(directory, config)
   head = sequence_head.read(path, theirs, tensors)
@@ -266,46 +248,32 @@ def read(directory: str) -> rename.LoadedModel:
 
 
 def _make_config(path, theirs):
-  """Returns the BertConfig that a config.json describes."""
-  theirs = {'layer_norm_eps': _NORM_EPSILON, **theirs}
-
-  def refuse(key, allowed):
-    config_file.refuse(path, key, theirs.get(key, 'missing'), allowed)
-
-  key = 'model_type' if 'model_type' in theirs else 'architectures'
-  if not _is_bert(theirs):
-    refuse(key, 'of a BERT; only BERT models can be read')
-  if theirs.get('position_embedding_type', 'absolute') != 'absolute':
-    refuse('position_embedding_type', "'absolute'")
-  if not isinstance(theirs.get('is_decoder', False), bool):
-    refuse('is_decoder', 'true or false')
-  return config_file.to_config(
-    path, theirs, HIDDEN_ACT, causal=theirs.get('is_decoder', False)
-  )
-
-
-def _is_bert(theirs) -> bool:
-  """Returns whether a config.json describes a BERT, or names no model.
+  """Returns the BertConfig that a config.json describes.
 
   Before 2020 it has no model_type, and at first no architectures either; then
   the names of the tensors decide.
   """
-  if 'model_type' in theirs:
-    return theirs['model_type'] == 'bert'
-  classes = theirs.get('architectures') or []  # or null
-  return isinstance(classes, list) and all(
-    str(name).startswith('Bert') for name in classes
-  )
+  theirs = {'layer_norm_eps': _NORM_EPSILON, **theirs}
+  causal = theirs.get('is_decoder', False)
+  for key, usual in (
+    ('model_type', 'bert'),
+    ('position_embedding_type', 'absolute'),
+  ):
+    if theirs.get(key, usual) != usual:
+      config_file.refuse(path, key, theirs[key], f'{usual!r}')
+  if not isinstance(causal, bool):
+    config_file.refuse(path, 'is_decoder', causal, 'true or false')
+  return config_file.to_config(path, theirs, HIDDEN_ACT, causal=causal)
 
 
 def _read_tensors(directory):
-  for name, read_file in _WEIGHTS:
+  for name, read_file in _WEIGHTS.items():
     index = name + '.index.json'
     if path := local_files.find(directory, name):
       return read_file(path)
     if local_files.find(directory, index):
       return local_files.read_shards(directory, index, read_file)
   raise errors.UserError(
-    f'{os.path.join(directory, _WEIGHTS[0][0])} does not exist, nor does '
-    f'{_WEIGHTS[1][0]}; name a folder with the weights of a BERT.'
+    f'{directory} has neither {" nor ".join(_WEIGHTS)}; name a folder with the '
+    'weights of a BERT.'
   )

@@ -75,16 +75,11 @@ class Row(NamedTuple):
 
 def list_rows(config: bert_config.BertConfig) -> list[Row]:
   """Returns a row for every parameter of a BERT with all heads."""
-  rows = [
-    *_EMBEDDINGS,
-    *(
-      (f'encoder/layer_{i}/{ours}', f'bert/encoder/layer_{i}/{google}', *rest)
-      for i in range(config.num_layers)
-      for ours, google, *rest in _LAYER
-    ),
-    *_HEADS,
-  ]
-  return [_make_row(config, *row) for row in rows]
+  rows = [*_EMBEDDINGS]
+  for i in range(config.num_layers):
+    at, theirs = f'encoder/layer_{i}/', f'bert/encoder/layer_{i}/'
+    rows += [(at + x, theirs + google, *rest) for x, google, *rest in _LAYER]
+  return [_make_row(config, *row) for row in [*rows, *_HEADS]]
 
 
 def _make_row(config, ours, google, letters, layout='same') -> Row:
@@ -104,13 +99,13 @@ def _make_row(config, ours, google, letters, layout='same') -> Row:
   transposed_in += ('google',) if ours == 'nsp/kernel' else ()
   part = ours.split('/')[0]
   return Row(
-    part=part if part in PARTS else 'encoder',
-    ours=ours,
-    hf=tuple(map(_to_hf, names)),
-    google=tuple(names),
-    layout=layout,
-    transposed_in=transposed_in,
-    shape=tuple(sizes[letter] for letter in letters),
+    part if part in PARTS else 'encoder',
+    ours,
+    tuple(map(_to_hf, names)),
+    tuple(names),
+    layout,
+    transposed_in,
+    tuple(sizes[letter] for letter in letters),
   )
 
 

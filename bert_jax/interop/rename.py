@@ -63,16 +63,12 @@ def keep_parts(params: dict, wanted: Collection[str]) -> dict:
 def to_theirs(
   params: dict, config: bert_config.BertConfig, side: str
 ) -> dict[str, np.ndarray]:
-  """Renames and reshapes parameters for Hugging Face's or Google's BERT.
+  """Returns {their name: contiguous float32 array}, without the tied decoder.
 
   Args:
     params: nested dict of arrays, as `heads.PretrainingModel` makes it with
       norm='post'; heads may be missing.
     side: 'hf' or 'google'.
-
-  Returns:
-    {their name: contiguous float32 array}, without the tied decoder, as in
-    their own files.
   """
   ours = param_names.flatten(params)
   held = list_parts(params)
@@ -82,8 +78,7 @@ def to_theirs(
       continue
     theirs = _split(np.asarray(ours.pop(row.ours), np.float32), row.layout)
     for name, value in zip(getattr(row, side), theirs, strict=True):
-      if value.shape != row.shape:
-        raise ValueError(f'{name} gets {value.shape}, expected {row.shape}.')
+      assert value.shape == row.shape, (name, value.shape)
       value = value.T if side in row.transposed_in else value
       # safetensors ignores strides: it would store a transposed view wrongly.
       tensors[name] = np.ascontiguousarray(value)
@@ -117,11 +112,7 @@ def _join(arrays: list[np.ndarray], layout: str, head_size: int) -> np.ndarray:
 def from_hf(
   tensors: Mapping[str, np.ndarray], config: bert_config.BertConfig
 ) -> tuple[dict, Report]:
-  """Converts Hugging Face's tensors, see `to_ours`; inverts `to_theirs`.
-
-  They may be from BertForPreTraining, BertForMaskedLM, BertModel or a BERT with
-  another head.
-  """
+  """Converts Hugging Face's tensors, of any class of BERT, see `to_ours`."""
   renamed = modernise(tensors)
   for copy, original in name_table.HF_TIED.items():
     if copy not in renamed:
@@ -132,19 +123,16 @@ def from_hf(
         f'{copy} differs from {original}; the decoder is tied to it here, so '
         'use a model trained with tied embeddings.'
       )
-  found = [name for name in renamed if not _HF_BUFFERS.fullmatch(name)]
-  return to_ours(found, renamed.__getitem__, config, 'hf')
+  names = [name for name in renamed if not _HF_BUFFERS.fullmatch(name)]
+  return to_ours(names, renamed.__getitem__, config, 'hf')
 
 
 def modernise(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Returns tensors with their names in today's BertForPreTraining.
-
-  Files from before 2020 have gamma and beta.
-  """
+  """Returns tensors with their names in today's BertForPreTraining."""
   named = {_WRAPPED.sub('', name): x for name, x in tensors.items()}
   bare = 'embeddings.word_embeddings.weight' in named
   renamed = {}
-  for name, x in named.items():
+  for name, x in named.items():  # gamma and beta are from before 2020
     name = re.sub(r'\.gamma$', '.weight', re.sub(r'\.beta$', '.bias', name))
     renamed[f'bert.{name}' if bare and _HF_BARE.match(name) else name] = x
   if len(renamed) < len(tensors):
@@ -156,7 +144,7 @@ def modernise(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def to_ours(
-  found: Collection[str],
+  names: Collection[str],
   read: Callable[[str], np.ndarray],
   config: bert_config.BertConfig,
   side: str,
@@ -164,16 +152,30 @@ def to_ours(
   """Converts tensors with the names of one side, the inverse of `to_theirs`.
 
   Args:
-    found: names of the tensors.
+    names: of the tensors.
     read: returns the tensor with a name; called only for those needed.
     side: 'hf' or 'google', whose optimizer slots are left over.
 
   Returns:
-    (params, report): nested dict of float32 arrays of the existing parts, and a
-    `Report`.
+    Nested dict of float32 arrays of the existing parts, and a `Report`.
   """
   rows = name_table.list_rows(config)
-  held, report = _compare_names(rows, set(found), config, side)
+  wanted = {part: set() for part in name_table.PARTS}
+  for row in rows:
+    wanted[row.part].update(getattr(row, side))
+  held = [part for part in name_table.PARTS if wanted[part] & {*names}]
+  report = Report(
+    missing=sorted(set().union(*wanted.values()).difference(names)),
+    left_over=sorted(set(names).difference(*wanted.values())),
+  )
+  needed = {'encoder', *held, *(['pooler'] if 'nsp' in held else ())}
+  lacking = set().union(*(wanted[part] for part in needed)).difference(names)
+  if lacking:
+    raise errors.UserError(
+      f'the tensors do not make a BERT of {config.num_layers} layers; '
+      f'missing: {errors.listing(sorted(lacking))}; unexpected: '
+      f'{errors.listing(report.left_over)}. Use a BERT that fits its config.'
+    )
   params = {}
   for row in rows:
     if row.part in held:
@@ -181,27 +183,6 @@ def to_ours(
       ours = _join(theirs, row.layout, config.head_size)
       params[row.ours] = np.ascontiguousarray(ours)
   return flax.traverse_util.unflatten_dict(params, sep='/'), report
-
-
-def _compare_names(rows, found, config, side):
-  """Returns the parts that a file contains completely, and a `Report`."""
-  wanted = {part: set() for part in name_table.PARTS}
-  for row in rows:
-    wanted[row.part].update(getattr(row, side))
-  held = [part for part in name_table.PARTS if wanted[part] & found]
-  report = Report(
-    missing=sorted(set().union(*wanted.values()) - found),
-    left_over=sorted(found.difference(*wanted.values())),
-  )
-  needed = {'encoder', *held, *(['pooler'] if 'nsp' in held else ())}
-  lacking = sorted(set().union(*(wanted[part] for part in needed)) - found)
-  if lacking:
-    raise errors.UserError(
-      f'the tensors do not make a BERT of {config.num_layers} layers; '
-      f'missing: {errors.listing(lacking)}; unexpected: '
-      f'{errors.listing(report.left_over)}. Use a BERT that fits its config.'
-    )
-  return held, report
 
 
 def _read(read, name, row, side):

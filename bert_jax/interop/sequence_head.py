@@ -1,6 +1,5 @@
 """The heads of Hugging Face's classes, one for each of our tasks."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -79,75 +78,53 @@ def read(
     path: its config.json, for error messages; `theirs` is the content.
     tensors: {their name: array}.
   """
-  named = theirs.get('architectures')
-  tasks = [task for task, name in _CLASSES.items() if named == [name]]
+  tasks = [k for k, x in _CLASSES.items() if theirs.get('architectures') == [x]]
   if not tasks or list_names(tasks[0])[0] not in tensors:
     return None
   kind = theirs.get('problem_type')
   several = 'multi_label' in tasks and kind == _SEVERAL
   task = 'multi_label' if several else tasks[0]
-  kernel, bias = _read_layer(path, theirs, tensors, *list_names(task))
-  one = kind == 'regression' and len(bias) == 1
+  weight, bias = list_names(task)
+  kernel = np.ascontiguousarray(np.asarray(tensors[weight], np.float32).T)
+  added = np.asarray(tensors.get(bias, ()), np.float32)
+  if kernel.shape != (theirs['hidden_size'], *added.shape):
+    raise errors.UserError(
+      f'{path}: {weight} and {bias} have the shapes {kernel.T.shape} and '
+      f'{added.shape}, which its hidden_size does not allow; copy it again.'
+    )
+  one = kind == 'regression' and len(added) == 1
   if not (one or several or kind in (None, 'single_label_classification')):
     return None
   labels, most = (), theirs['max_position_embeddings']
   if task == 'spans':
     labels = _SPANS
-    if len(bias) != len(labels):
-      config_file.refuse(path, 'the number of outputs', len(bias), '2')
-  elif several or (kind != 'regression' and len(bias) > 1):
-    labels = _read_labels(path, theirs, len(bias))
+    if len(added) != len(labels):
+      config_file.refuse(path, 'the number of outputs', len(added), '2')
+  elif several or (kind != 'regression' and len(added) > 1):
+    labels = _read_labels(path, theirs, len(added))
   what = f'{path}: what task_specific_params say of {_OURS} is wrong'
   odd = TypeError, ValueError, AttributeError
   with errors.explaining(what, 'export the model again.', odd):
     ours = (theirs.get('task_specific_params') or {}).get(_OURS) or {}
-    settings = _read_settings(task, ours)
+    settings: classifier.Spans | classifier.Threshold | None = None
+    if task == 'multi_label':
+      settings = classifier.Threshold(float(ours.get('threshold', 0.5)))
+    elif task == 'spans':
+      settings = classifier.Spans(**(_USUAL._asdict() | ours.get('spans', {})))
     usual = min(most, _MAX_LENGTH) if task == 'spans' else most
     max_length, columns = ours.get('max_length', usual), ours.get('columns', [])
     if not 5 <= max_length <= most or not isinstance(columns, list):
       raise ValueError(f'max_length={max_length}, columns={columns}')
   return classifier.Head(
-    kernel, bias, labels, max_length, tuple(columns), task, settings=settings
+    kernel, added, labels, max_length, tuple(columns), task, settings=settings
   )
-
-
-def _read_layer(path, theirs, tensors, weight, bias):
-  """Returns (kernel [D, C], bias [C])."""
-  kernel = np.asarray(tensors[weight], np.float32).T
-  added = np.asarray(tensors.get(bias, ()), np.float32)
-  width = theirs['hidden_size']
-  if kernel.shape != (width, added.size) or added.ndim != 1:
-    raise errors.UserError(
-      f'{path}: {weight} and {bias} have the shapes {kernel.T.shape} and '
-      f'{added.shape}, which hidden_size={width} does not allow; copy it again.'
-    )
-  return np.ascontiguousarray(kernel), added
-
-
-def _read_settings(
-  task, ours
-) -> classifier.Spans | classifier.Threshold | None:
-  """Returns what is tuned on dev; what transformers does, if it is not ours."""
-  if task == 'multi_label':
-    settings = classifier.Threshold(ours.get('threshold', 0.5))
-    if not 0 <= settings.threshold < 1:
-      raise ValueError(f'threshold={settings.threshold} is not below 1')
-    return settings
-  if task != 'spans':
-    return None
-  spans = classifier.Spans(**(_USUAL._asdict() | ours.get('spans', {})))
-  if min(spans[:-1]) <= 0 or not -math.inf < (spans.threshold or 0) < math.inf:
-    raise ValueError(f'{spans} is not above 0')
-  return spans
 
 
 def _read_labels(path, theirs, count) -> tuple[str, ...]:
   named = theirs.get('id2label')
   if named is None:  # transformers leaves out LABEL_0, LABEL_1
     return tuple(f'LABEL_{i}' for i in range(count))
-  labels = {}
-  if isinstance(named, dict):
-    labels = {key: str(name) for key, name in named.items()}
+  labels = {k: str(x) for k, x in named.items()} if type(named) is dict else {}
   keys = [str(i) for i in range(count)]
   if set(labels) != set(keys) or len(set(labels.values())) != count:
     allowed = f'a name for each of {count} outputs, once'

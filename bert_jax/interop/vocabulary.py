@@ -34,12 +34,9 @@ def read(
 ) -> tuple[Tokenizer, list[str]]:
   """Reads the Tokenizer of vocab.txt, or else of tokenizer.json.
 
-  Words that other files add to it are kept whole. Whether text is lower-cased
-  is read from tokenizer_config.json, or else from tokenizer.json, or else
-  inferred: it is not if the vocabulary has pieces with capitals.
-  `strip_accents` is read from these files, too; null or no value means that it
-  is done if text is lower-cased, as Hugging Face defines it. If no file says
-  anything, both follow from the vocabulary, as in `data.accents`.
+  Words that other files add to it are kept whole. What happens to case and
+  accents is read from tokenizer_config.json, or else from tokenizer.json, or else
+  follows from the vocabulary. null for strip_accents means: if text is lower-cased.
 
   Returns:
     The tokenizer, and what it leaves out: pieces and words without embeddings.
@@ -77,12 +74,15 @@ def read(
   return tokenizer, left_out
 
 
+def _read_json(directory: str, name: str) -> dict[str, Any]:
+  path = os.path.join(directory, name)
+  return files.read_json(path) if os.path.exists(path) else {}
+
+
 def _read_settings(directory) -> dict[str, Any]:
   """Returns what the small files say of a tokenizer."""
   about, tokens, added, settings = (
-    files.read_json(path) if os.path.exists(path) else {}
-    for name in ('config.json', _TOKENS, _ADDED, SETTINGS)
-    for path in [os.path.join(directory, name)]
+    _read_json(directory, x) for x in ('config.json', _TOKENS, _ADDED, SETTINGS)
   )
   kind = settings.get('tokenizer_class') or about.get('tokenizer_class') or ''
   kind = str(kind).removesuffix('Fast')
@@ -140,18 +140,13 @@ def _list_added(settings, fast, vocab) -> list[AddedWord]:
     given = usual | flags.get(word, {})
     fast.add_tokens([tokenizers.AddedToken(word, **given)])
   added = sorted(fast.get_added_tokens_decoder().items())
-  return [
-    AddedWord(
-      x.content,
-      ids.get(x.content, i),
-      x.special,
-      x.single_word,
-      x.normalized,
-      fast.model.token_to_id(x.content) is not None,
-    )
-    for i, x in added
-    if x.content not in SPECIAL
-  ]
+  words = []
+  for i, x in added:
+    place, is_piece = ids.get(x.content, i), fast.model.token_to_id(x.content)
+    flags = x.special, x.single_word, x.normalized, is_piece is not None
+    if x.content not in SPECIAL:
+      words.append(AddedWord(x.content, place, *flags))
+  return words
 
 
 def _lay_out(directory, vocab, added, config) -> tuple[list[str], list[str]]:
@@ -206,9 +201,7 @@ def _read_case(directory, settings, fast, vocab) -> tuple[bool, bool | None]:
 
 def read_length(directory: str) -> int | None:
   """Returns the tokens of a text that a model is for; None if it does not say."""
-  path = os.path.join(directory, SETTINGS)
-  theirs = files.read_json(path) if os.path.exists(path) else {}
-  length = theirs.get('model_max_length')
+  length = _read_json(directory, SETTINGS).get('model_max_length')
   # Without a limit, transformers writes 10^30.
   return length if type(length) is int and 0 < length < 2**16 else None
 

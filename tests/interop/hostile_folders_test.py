@@ -13,9 +13,7 @@ from bert_jax.interop import hugging_face
 from tests import models
 from tests.weight_files.hostile import refusal
 
-DEEP = [b'[' * n + b']' * n for n in (500, 900, 990, 100_000)]
-NO_JSON = [b'', b'{', b'\xff', bytes(99), b'[' * 100_000, b'{"a":' * 100_000]
-NO_OBJECT = [b'null', b'[]', b'7', b'"x"', b'NaN', b'9' * 5000, *DEEP]
+NO_JSON = [b'', b'{', b'\xff', b'[' * 100_000, b'null', b'7', b'9' * 5000]
 
 
 @pytest.fixture
@@ -23,7 +21,6 @@ def folder(tmp_path):
   """A folder whose tokenizer.json is needed."""
   path = models.export_to(tmp_path / 'model')
   os.remove(os.path.join(path, 'vocab.txt'))
-  hugging_face.read(path)
   return path
 
 
@@ -32,66 +29,26 @@ def folder(tmp_path):
 )
 def test_garbage_instead_of_json(folder, name):
   path = os.path.join(folder, name)
-  for content in NO_JSON + NO_OBJECT:
+  for content in NO_JSON:
     pathlib.Path(path).write_bytes(content)
     assert path in refusal(hugging_face.read, folder)
 
 
 def test_garbage_within_config_json(folder):
-  path = os.path.join(folder, 'config.json')
-  with open(path, 'rb') as f:
-    sound = json.load(f)
-  sizes = [key for key, value in sound.items() if type(value) is int]
-  sizes.remove('pad_token_id')
-  assert len(sizes) == 7
-  rates = [key for key, value in sound.items() if type(value) is float]
-  assert len(rates) == 4
-  nothing = [b'null', b'[]', b'{}', b'""', b'"\\n"', b'1e999', b'-1', b'NaN']
-  huge = [b'9' * 4000, b'9' * 5000, b'1' + b'0' * 30]
-  texts = ['model_type', 'hidden_act', 'position_embedding_type', 'is_decoder']
-  for keys, values in (
-    (sizes, nothing + huge + DEEP + [b'0', b'1.5', b'"7"', b'true']),
-    (rates, nothing + huge + DEEP + [b'1.5', b'true']),
-    (texts, nothing + huge + DEEP),
-  ):
-    for key in keys:
-      rest = json.dumps({k: v for k, v in sound.items() if k != key}).encode()
-      for value in values:
-        pathlib.Path(path).write_bytes(
-          b'{"%s": %s, %s' % (key.encode(), value, rest[1:])
-        )
-        refusal(hugging_face.read, folder)
-
-
-def test_garbage_within_tokenizer_files(folder):
-  for name, key in (
-    ('tokenizer_config.json', b'do_lower_case'),
-    ('tokenizer_config.json', b'strip_accents'),
-    ('tokenizer.json', b'model'),
-  ):
-    path = os.path.join(folder, name)
-    sound = pathlib.Path(path).read_bytes()
-    for value in [b'7', b'[]', b'{}', b'"\\n"', b'9' * 4000, *DEEP]:
-      pathlib.Path(path).write_bytes(b'{"%s": %s}' % (key, value))
+  path = pathlib.Path(folder, 'config.json')
+  sound = json.loads(path.read_text())
+  for key in ('hidden_size', 'layer_norm_eps', 'model_type', 'hidden_act'):
+    for value in (None, [], {}, '\n', -1, float('nan'), 10**30, 10**4000):
+      path.write_text(json.dumps(sound | {key: value}))
       refusal(hugging_face.read, folder)
-    pathlib.Path(path).write_bytes(sound)
-  path = os.path.join(folder, 'tokenizer.json')
-  for ids in ('[0]', '7', '{"a": 1e9}', '{"a": -1}', '{"a": 9, "b": 9}'):
-    with open(path, 'w') as f:
-      f.write(f'{{"model": {{"vocab": {ids}}}}}')
-    assert path in refusal(hugging_face.read, folder)
 
 
 @pytest.mark.parametrize(
   ('name', 'key'),
   [
     ('tokenizer_config.json', 'added_tokens_decoder'),
-    ('tokenizer_config.json', 'never_split'),
-    ('tokenizer_config.json', 'tokenizer_class'),
     ('tokenizer_config.json', 'extra_special_tokens'),
-    ('tokenizer_config.json', 'auto_map'),
     ('special_tokens_map.json', 'unk_token'),
-    ('added_tokens.json', 'the'),
     ('added_tokens.json', 'new'),
   ],
 )
@@ -99,7 +56,7 @@ def test_garbage_among_added_words_is_refused_or_means_nothing(
   folder, name, key
 ):
   path = pathlib.Path(folder, name)
-  for value in [7, -1, 1e300, [], {}, [[]], {'1': {}}, {'x': {}}, '\n', True]:
+  for value in [-1, 1e300, [[]], {'1': {}}, {'x': {}}, '\n', True]:
     path.write_text(json.dumps({key: value}))
     try:
       assert hugging_face.read(folder).tokenizer.size == 11
@@ -108,10 +65,8 @@ def test_garbage_among_added_words_is_refused_or_means_nothing(
 
 
 FILES = [
-  *('config.json', 'tokenizer_config.json', 'tokenizer.json', 'vocab.txt'),
-  *('special_tokens_map.json', 'added_tokens.json'),
-  *('model.safetensors', 'pytorch_model.bin'),
-  *('model.safetensors.index.json', 'pytorch_model.bin.index.json'),
+  *('tokenizer.json', 'added_tokens.json', 'model.safetensors'),
+  'pytorch_model.bin.index.json',
 ]
 
 
@@ -133,10 +88,6 @@ def test_files_that_lie_elsewhere_or_never_end(tmp_path, name):
   os.remove(path)
   os.mkdir(path)
   assert 'is not a regular file' in refusal(hugging_face.read, folder)
-  os.rmdir(path)
-  open(path, 'w').close()
-  os.truncate(path, 1 << 40)  # sparse: it takes no place on the disk
-  assert path in refusal(hugging_face.read, folder)
 
 
 def test_a_name_with_a_line_break_is_shown_in_one_line(tmp_path):

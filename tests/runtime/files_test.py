@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all; folders are tested by hugging_face."""
+"""Files and folders that appear whole or not at all."""
 
 import os
 
@@ -57,6 +57,38 @@ def test_every_file_of_a_folder_is_flushed_before_it_is_named(
   files.write_folder(str(tmp_path / 'x'), ['a', 'b'], fill)
   assert sorted(flushed[:2]) == ['a', 'b']
   assert flushed[2:] == ['.x.new', tmp_path.name]
+
+
+def test_a_folder_replaces_the_old_or_leaves_it(tmp_path):
+  path = tmp_path / 'x'
+
+  def write(text, error=None):
+    def fill(new):
+      filled(text)(os.path.join(new, 'a'))
+      if error:
+        raise error
+
+    files.write_folder(str(path), ['a'], fill)
+
+  def check(text):
+    assert (path / 'a').read_text() == text and os.listdir(tmp_path) == ['x']
+
+  write('old')
+  with pytest.raises(errors.UserError, match='No space left'):
+    write('new', OSError(28, 'No space left on device'))
+  check('old')
+  # As after a kill between the two renames, with a second kill to come.
+  path.rename(tmp_path / '.x.old')
+  (tmp_path / '.x.new').mkdir()
+  with pytest.raises(KeyboardInterrupt):
+    write('new', KeyboardInterrupt())
+  check('old')
+  write('new')
+  check('new')
+  (path / 'thesis.tex').touch()
+  with pytest.raises(errors.UserError, match='thesis.tex'):
+    write('other')
+  assert (path / 'thesis.tex').exists()
 
 
 def test_a_folder_in_a_bucket_is_replaced(remote, monkeypatch):
