@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from bert_jax.experiments import plan
 from bert_jax.experiments.grid import Run
@@ -15,14 +16,16 @@ from bert_jax.runtime import cards, files
 from bert_jax.workdir import paths
 
 _RESAMPLES = 1000
+_LEVEL, _POWER = 0.05, 0.8
 _WORDS = """Scores: the paper's / ours, mean ± standard deviation (seeds); each * is a run
 that is hardly better than a constant. The claims, of {} seeds each, and what is
 expected of small budgets were written down before the runs. Expected: {}
 
-A claim is *shown* if the 95 % interval of the difference, over seeds and rows of dev,
-is above 0, and *reversed* if it is below. If two models do not differ, up to 6 % of
-the claims come out as shown (10 % with two seeds). 'visible' is the difference that
-four of five such experiments would show, if the models have learnt something."""
+A claim is *shown* if the 95 % interval of the difference (Student's t over seeds,
+a bootstrap over rows of dev) is above 0, and *reversed* if it is below. These are {} claims:
+if no two models differed, {:.1f} of them would be expected to come out as one or the
+other. 'visible' is the difference that four of five such experiments would show.
+What is hardly better than a constant (*) is evidence of nothing."""
 
 
 def read_counts(run: Run, workdir: str) -> np.ndarray:
@@ -58,21 +61,34 @@ def score(sums: np.ndarray) -> np.ndarray:
   return 200 * hits / np.maximum(given + there, 1)
 
 
-def compare(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-  """Returns how much better the first is in each of many resamples, in percent.
+def compare(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:
+  """Returns how much better the first is, in percent, with its errors.
 
-  Counts are of the same seeds and rows, [seeds, N, 3], which are resampled in the
-  same way for both: the paired bootstrap of MultiBERTs (arXiv 2106.16163).
+  A bootstrap over few seeds would give intervals that are too narrow.
+
+  Args:
+    ours, theirs: counts of the same seeds and rows, [seeds, N, 3].
+
+  Returns:
+    The difference, and its standard error of seeds (paired, with n - 1) and of
+    rows (by a bootstrap that draws the same for all).
   """
   both, random = np.stack([ours, theirs]), np.random.default_rng(0)
   _, size, rows, _ = both.shape
-  drawn = []
-  for _ in range(_RESAMPLES):
+  differences = np.subtract(*score(both.sum(2)))
+  drawn = [0.0]
+  for _ in range(_RESAMPLES if rows > 1 else 0):
     times = np.bincount(random.integers(0, rows, rows), minlength=rows)
-    seeds = random.integers(0, size, size)
-    means = score(np.einsum('n,asnk->ask', times, both))[:, seeds].mean(1)
-    drawn.append(means[0] - means[1])
-  return np.array(drawn)
+    scores = score(np.einsum('n,asnk->ask', times, both))
+    drawn.append(np.subtract(*scores).mean())
+  of_seeds = differences.std(ddof=1) / size**0.5
+  return differences.mean(), of_seeds, np.std(drawn[-_RESAMPLES:])
+
+
+def find_margin(seeds: int, of_seeds: float, of_rows: float, p: float) -> float:
+  """Returns the quantile of an error: Student's t of seeds, normal of rows."""
+  t = special.stdtrit(seeds - 1, p) * of_seeds
+  return float(np.hypot(t, special.ndtri(p) * of_rows))
 
 
 def render(
@@ -112,7 +128,9 @@ def render(
   sections = {
     'Runs': about + (f'\n\nWithout data: {without}.' if without else ''),
     'Scores': cards.make_table((*head, *there), lines),
-    'Claims': _WORDS.format(table.seeds, table.expected),
+    'Claims': _WORDS.format(
+      table.seeds, table.expected, len(claims), _LEVEL * len(claims)
+    ),
     'Differences': cards.make_table((*means, 'seeds', ''), judged),
   }
   return cards.make_card(table.title, sections)
@@ -135,12 +153,13 @@ def _judge(table, claim, cells, counts) -> list[str]:
   line = [column, ' > '.join(names)]
   if len(pairs) < 2:
     return [*line, '', '', '', f'{len(pairs)}', 'too few seeds']
-  found = np.swapaxes(pairs, 0, 1)  # [2, seeds, N, 3]
-  # Lower perplexity is better.
-  sign = 1 if table.columns[column].folder else -1
-  ours, theirs = score(found.sum(2)).mean(1)
-  drawn = sign * compare(*found)
-  low, high = np.quantile(drawn, (0.025, 0.975))
+  # [2, seeds, N, 3]
+  difference, *errors = compare(*np.swapaxes(pairs, 0, 1))
+  if not table.columns[column].folder:
+    difference = -difference  # lower perplexity is better
+  half = find_margin(len(pairs), *errors, 1 - _LEVEL / 2)
+  low, high = difference - half, difference + half
   word = 'shown' if low > 0 else 'REVERSED' if high < 0 else 'not shown'
-  line += [f'{sign * (ours - theirs):+.1f}', f'{low:+.1f} to {high:+.1f}']
-  return [*line, f'{2.8 * drawn.std():.1f}', f'{len(pairs)}', word]
+  visible = half + find_margin(len(pairs), *errors, _POWER)
+  line += [f'{difference:+.1f}', f'{low:+.1f} to {high:+.1f}']
+  return [*line, f'{visible:.1f}', f'{len(pairs)}', word]
