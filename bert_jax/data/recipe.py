@@ -7,6 +7,7 @@ import json
 import typing
 
 from bert_jax import errors
+from bert_jax.runtime import files, storage
 
 if typing.TYPE_CHECKING:
   from ml_collections import config_dict
@@ -37,10 +38,14 @@ class Recipe:
   heldout: float
   shards: int
   seed: int
+  added: tuple = ()  # the words that are kept whole, `tokenizer.AddedWord`
 
   def to_dict(self) -> dict:
     # Through JSON, so that the dict equals one that was read from a file.
-    return json.loads(json.dumps(dataclasses.asdict(self)))
+    fields = dataclasses.asdict(self)
+    if not self.added:
+      del fields['added']
+    return json.loads(json.dumps(fields))
 
 
 def make_recipe(config: config_dict.ConfigDict) -> Recipe:
@@ -62,8 +67,21 @@ def make_recipe(config: config_dict.ConfigDict) -> Recipe:
     strip_accents=accents.read_choice(c.strip_accents, c.lowercase),
     lengths=tuple(sorted(set(config.phases.seq_length))),
     seed=config.seed,
+    added=read_added(c.vocab),
   )
   return Recipe(**fields)
+
+
+def added_path(vocab: str) -> str:
+  """Returns the path of the words that a vocabulary file's model keeps whole."""
+  return f'{vocab}.added.json'
+
+
+def read_added(vocab: str) -> tuple[tuple, ...]:
+  """Returns the fields of each `tokenizer.AddedWord` of a vocabulary file."""
+  path = added_path(vocab)
+  listed = files.load_json(path) if vocab and storage.exists(path) else ()
+  return tuple(map(tuple, listed))
 
 
 def check_inputs(data: config_dict.ConfigDict):

@@ -185,18 +185,18 @@ def _unique(shard: Shard) -> tuple[list[document_spill.Text], int]:
 
 @functools.lru_cache(1)
 def _tokenizer(
-  path: str, lowercase: bool, strip_accents: bool, modified: float
+  path: str, lowercase: bool, strip_accents: bool, added: tuple, modified: float
 ):
   """Returns a process's tokenizer, and which of its pieces begin words."""
   del modified  # only part of the cache key, in case the file changes
-  words = tokenizer.Tokenizer.load(path, lowercase, strip_accents)
+  words = tokenizer.Tokenizer.load(path, lowercase, strip_accents, added)
   return words, np.array([not x.startswith('##') for x in words.vocab])
 
 
 def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
   modified = storage.get_time(shard.vocab)
   words, begins_word = _tokenizer(
-    shard.vocab, recipe.lowercase, recipe.strip_accents, modified
+    shard.vocab, recipe.lowercase, recipe.strip_accents, recipe.added, modified
   )
   id_type = tokenizer.choose_id_type(recipe.vocab_size)
   is_train = shard.split == 'train'

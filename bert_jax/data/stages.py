@@ -320,7 +320,8 @@ def _check_enough(text: Text):
 def _examples(recipe, directory: str, manifest: dict) -> list[str]:
   """Returns a few rows, as text, of the first training shard that has any."""
   path = manifest_file.vocab_path(directory)
-  words = tokenizer.Tokenizer.load(path, recipe.lowercase, recipe.strip_accents)
+  how = recipe.lowercase, recipe.strip_accents, recipe.added
+  words = tokenizer.Tokenizer.load(path, *how)
   length = recipe.lengths[0]
   train = (s for s in manifest['shards'] if s['split'] == 'train')
   shard = next(s for s in train if s['files'][str(length)]['records'])

@@ -14,10 +14,11 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.config import flatten
-from bert_jax.data import dataset, manifest_file, vocab_pieces
+from bert_jax.data import dataset, manifest_file, recipe, vocab_pieces
 from bert_jax.inference import source, transfer
 from bert_jax.parallel import distributed
 from bert_jax.pretraining import training_data
+from bert_jax.runtime import files
 from bert_jax.tokenization.basic_tokenizer import split_words
 from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab
 from bert_jax.workdir import claim, paths
@@ -49,12 +50,16 @@ def take_model(
   c = _fill(config, model)
   if not c.resize_positions:
     transfer.check_length(c, ', or resize_positions=True')
+  keeps_added = False
   if c.data.dir:
-    words = _check_data(c, model, dataset.fetch(c.data.dir, ()))
+    directory = dataset.fetch(c.data.dir, ())
+    words = _check_data(c, model, directory)
+    added = manifest_file.load_tokenizer(directory).added
+    keeps_added = added == model.tokenizer.added
   elif c.data.vocab:
     words = _check_words(c, model, c.data.vocab)
   else:
-    c.data.vocab = paths.source_vocab(workdir)
+    c.data.vocab, keeps_added = paths.source_vocab(workdir), True
     words = model.tokenizer.vocab
   c.data.vocab_size = len(words)
   if distributed.is_first():
@@ -62,7 +67,7 @@ def take_model(
       # Not what they were: a value of `smoke` is nothing that the user gave.
       values = ', '.join(f'{name}={value!r}' for name, value in sorted(taken))
       print(f'as init_from={c.init_from}: {values}', flush=True)
-    _describe_words(c, model.tokenizer, words)
+    _describe_words(c, model.tokenizer, words, keeps_added)
     transfer.warn_of_long_rows(c, c.init_from, model)
   return c
 
@@ -92,7 +97,7 @@ def _fill(config, model: source.Source):
   return c
 
 
-def _describe_words(c, theirs: Tokenizer, words: Sequence[str]):
+def _describe_words(c, theirs: Tokenizer, words: Sequence[str], keeps_added):
   """Prints how a vocabulary and its use differ from the source's."""
   pairs = itertools.zip_longest(theirs.vocab, words)
   new = [(i, b) for i, (a, b) in enumerate(pairs) if a != b]
@@ -100,11 +105,13 @@ def _describe_words(c, theirs: Tokenizer, words: Sequence[str]):
     many = f'unused entries replaced, whose embeddings are kept ({len(names)})'
     print(f'{many}: {errors.listing(names)}', flush=True)
   _warn_of_unused(c, [word for _, word in new])
-  if whole := [x.word for x in theirs.added]:
+  whole = [] if keeps_added else [x.word for x in theirs.added]
+  if whole:
     print(
       f'WARNING: {errors.listing(whole, most=3)}: these words, which '
       f'{c.init_from} keeps whole, are split like any others in pre-training and '
-      'by the model that it exports',
+      'by the model that it exports; with its own vocabulary (no data.vocab and '
+      'no data.dir) they stay whole',
       flush=True,
     )
 
@@ -132,9 +139,11 @@ def write_vocabulary(config: config_dict.ConfigDict, workdir: str):
   path = paths.source_vocab(workdir)
   if config.data.vocab != path or claim.is_final(workdir):
     return
-  words = source.read(config.init_from).tokenizer.vocab
+  theirs = source.read(config.init_from).tokenizer
   with errors.explaining(f'cannot write {path}'):
-    vocab_pieces.write(words, path)
+    vocab_pieces.write(theirs.vocab, path)
+    if theirs.added:
+      files.write_json(recipe.added_path(path), theirs.added)
 
 
 def start(

@@ -13,9 +13,10 @@ import pytest
 from bert_jax import errors
 from bert_jax.config import flatten, model_config
 from bert_jax.corpus import text_files
+from bert_jax.data import manifest_file
 from bert_jax.interop import hugging_face
 from bert_jax.model import heads, parameters
-from bert_jax.pretraining import init_from, pretrain
+from bert_jax.pretraining import init_from, pretrain, training_data
 from bert_jax.tokenization.tokenizer import AddedWord, Tokenizer, read_vocab
 from bert_jax.train.fit import fit
 from bert_jax.train.task import Task
@@ -326,6 +327,18 @@ def test_unused_entries_may_be_replaced_and_are_said(tmp_path, capsys):
   found = capsys.readouterr().out
   assert "replaced, whose embeddings are kept (1): 6 is 'cow' now\n" in found
   assert 'WARNING: the: these words, which' in found
+  # With the model's own vocabulary they stay whole, in the run's data, too.
+  c, run = make_config(path, tmp_path / 'data', theirs), str(tmp_path / 'own')
+  text = ('the e\ne the es' + '\nthe e' * n for n in range(1, 40))
+  (tmp_path / 'a.txt').write_text('\n\n'.join(text))
+  c.data.dir, c.data.input = '', str(tmp_path / 'a.txt')
+  c.data.update(layout='sentences', min_chars=0, heldout=0.3, workers=1)
+  c = take_model(c, run)
+  assert 'WARNING: the: these words' not in capsys.readouterr().out
+  init_from.write_vocabulary(c, run)
+  training_data.prepare_data(c, run)
+  assert manifest_file.load_tokenizer(f'{run}/data') == words
+  training_data.prepare_data(c, run)  # as when it goes on
   c = make_config(path, tmp_path / 'data', [*theirs[:5], 'cow', *theirs[6:]])
   with pytest.raises(errors.UserError, match='word 5 of .* or in the place of'):
     take_model(c, tmp_path / 'run')
