@@ -63,7 +63,7 @@ class Segment(NamedTuple):
 class Text(NamedTuple):
   """A document, or a part of a long one, in a bucket."""
 
-  digest: bytes  # hash of the text (NFC); identifies it
+  digest: bytes  # hash of what the tokenizer sees of the text; identifies it
   passes: int  # how many times it is cut into pairs
   source: int  # index of its input
   part: int  # index within the document that it is a part of
@@ -180,8 +180,13 @@ def _record(document: Document, source: int, part: int, parts: int, recipe):
   """Returns the digest of a part, its bytes on disk and its text's size."""
   text = '\n'.join(document.paragraphs)
   raw = text.encode()
-  seen = raw if text.isascii() else unicodedata.normalize('NFC', text).encode()
-  digest = hashlib.blake2b(seen, digest_size=16).digest()
+  # What the tokenizer sees, so that copies that it cannot tell apart are equal.
+  seen = ' '.join(document.paragraphs)
+  if not seen.isascii():
+    seen = unicodedata.normalize('NFC', seen)
+  if recipe.lowercase:
+    seen = seen.lower()
+  digest = hashlib.blake2b(seen.encode(), digest_size=16).digest()
   weight = recipe.weights[source] if recipe.weights else 1.0
   passes = draw_passes(digest, recipe.passes * weight)
   are_sentences = document.are_sentences

@@ -1,5 +1,7 @@
 import hashlib
 
+import pytest
+
 from bert_jax.corpus import sources
 from bert_jax.data import document_spill, heldout
 from tests.data import preparation
@@ -31,7 +33,7 @@ def test_documents_come_back_from_their_buckets(tmp_path):
   recipe = preparation.make_recipe(str(path))
   for segment in segments:
     for text in document_spill.read_texts([segment]):
-      raw = '\n'.join(text.document.paragraphs).encode()
+      raw = ' '.join(text.document.paragraphs).lower().encode()
       assert text.digest == hashlib.blake2b(raw, digest_size=16).digest()
       shard = document_spill.choose_shard(text.digest, recipe)
       # All text of a small input may be held out.
@@ -51,14 +53,18 @@ def test_a_full_buffer_is_written_before_the_end(tmp_path, monkeypatch):
   assert len(list(document_spill.read_texts(segments))) == 100
 
 
-def test_copies_of_other_white_space_and_normal_form_have_one_digest(tmp_path):
+@pytest.mark.parametrize('lowercase, different', [(True, 2), (False, 3)])
+def test_copies_that_the_tokenizer_sees_as_one_have_one_digest(
+  tmp_path, lowercase, different
+):
   path = tmp_path / 'a.txt'
   same = ['Gödel  left.', '\ufeffGo\u0308del\u00a0left.', 'Gödel left.\u200b']
-  path.write_text('\n\n'.join([*same, 'godel left.', '\u200b\u200b']), 'utf-8')
-  found, segments = _read(path, tmp_path)
+  others = ['Gödel\nleft.', 'gödel LEFT.', 'godel left.', '\u200b\u200b']
+  path.write_text('\n\n'.join([*same, *others]), 'utf-8')
+  found, segments = _read(path, tmp_path, lowercase=lowercase)
   texts = list(document_spill.read_texts(segments))
-  assert len(texts) == 4 and not found['counts']  # the last line is blank
-  assert len({text.digest for text in texts}) == 2
+  assert len(texts) == 6 and not found['counts']  # the last line is blank
+  assert len({text.digest for text in texts}) == different
 
 
 def test_shards_hold_their_shares():
