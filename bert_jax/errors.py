@@ -1,47 +1,25 @@
 """User errors, which are not bugs, exit codes, and helpers for messages."""
 
 import contextlib
-import errno
-import re
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 
 _MAX_LINE = 300  # characters
 
 # Exit codes of all programs, see docs/exit_codes.md; 128 + N after signal N.
-MISTAKE = 1  # the user's: the same command fails again
-BUG = 70  # EX_SOFTWARE of sysexits.h; also of a library or a device
-MAY_PASS = 75  # EX_TEMPFAIL: the same command may succeed later
+MISTAKE = 1  # a UserError: the same command fails again
+OTHER = 70  # EX_SOFTWARE of sysexits.h: a bug, a disk, a bucket, a device
+HUNG = 75  # EX_TEMPFAIL: the training loop hung
 
-# Errors of operating systems for a disk or network that is busy or away.
-_PASSING = {
-  *(errno.EIO, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ESTALE),
-  *(errno.ETIMEDOUT, errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED),
-  *(errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH),
-}
-# Errors of jax and TensorStore for a device or service that is busy or away.
-_BUSY = re.compile(
-  r'\b(UNAVAILABLE|ABORTED|DEADLINE_EXCEEDED):|retry attempts failed|'
-  r'already in use|resource busy|busy or unavailable'
+# What a wrong path or a missing right raises.
+_OF_PATHS = (
+  *(FileNotFoundError, FileExistsError, PermissionError),
+  *(IsADirectoryError, NotADirectoryError),
 )
-_OS_ERROR = re.compile(r"os_error_code='(\d+)'")  # of TensorStore
 
 
 class UserError(ValueError):
-  """An error whose message says, in one line, what is wrong and what to do.
-
-  Attributes:
-    may_pass: whether the same command may succeed later; None takes it from the
-      cause.
-  """
-
-  def __init__(self, message: str = '', may_pass: bool | None = None):
-    super().__init__(message)
-    self.may_pass = may_pass
-
-  def __reduce__(self):  # how a process sends it to its parent, without a cause
-    return type(self), (str(self), may_pass(self))
+  """An error whose message says, in one line, what is wrong and what to do."""
 
 
 class Interrupted(BaseException):
@@ -64,33 +42,7 @@ def get_exit_code(error: BaseException) -> int:
   """Returns the exit code of a program that fails with an error."""
   if isinstance(error, Interrupted):
     return 128 + error.signum
-  if may_pass(error):
-    return MAY_PASS
-  return MISTAKE if isinstance(error, UserError) else BUG
-
-
-def may_pass(error: BaseException | None) -> bool:
-  """Returns whether an error or its cause may pass by itself."""
-  while error is not None:
-    known = getattr(error, 'may_pass', None)
-    if known is not None:
-      return known
-    if not isinstance(error, UserError) and _is_passing(error):
-      return True
-    error = error.__cause__
-  return False
-
-
-def _is_passing(error) -> bool:
-  if isinstance(error, TimeoutError | ConnectionError):
-    return True
-  if isinstance(error, OSError) and error.errno in _PASSING:
-    return True
-  code = _OS_ERROR.search(str(error))
-  if _BUSY.search(str(error)) or (code and int(code[1]) in _PASSING):
-    return True
-  gcsfs = sys.modules.get('gcsfs.retry')  # only if there is a bucket
-  return gcsfs is not None and gcsfs.is_retriable(error)
+  return MISTAKE if isinstance(error, UserError) else OTHER
 
 
 def find_cause(error: BaseException) -> BaseException:
@@ -106,11 +58,13 @@ def explaining(
   advice: str = '',
   kinds: type[Exception] | tuple[type[Exception], ...] = OSError,
 ) -> Iterator[None]:
-  """Turns errors of the body, such as of a disk or a bucket, into UserErrors.
+  """Turns errors of the body, such as of a wrong path, into UserErrors.
+
+  What a disk, a network or a bucket raises that is ill or full stays an OSError.
 
   Args:
     what: what failed, such as 'cannot read x'.
-    advice: what to do, with a full stop.
+    advice: what to do about a wrong path, with a full stop.
     kinds: the errors; a UserError stays as it is.
   """
   try:
@@ -119,6 +73,8 @@ def explaining(
     raise
   except kinds as error:
     reason = getattr(error, 'strerror', None) or first_line(error)
+    if isinstance(error, OSError) and not isinstance(error, _OF_PATHS):
+      raise OSError(error.errno, f'{what}: {reason}') from error
     end = f'; {advice}' if advice else '.'
     raise UserError(f'{what}: {reason}{end}') from error
 
@@ -170,7 +126,10 @@ def first_line(error: BaseException) -> str:
   It is the first line without a full stop, truncated if it is very long, or the
   name of the error's type if the message is empty.
   """
-  line = (str(error).strip() or type(error).__name__).splitlines()[0]
+  text = str(error).strip()
+  if isinstance(error, OSError) and error.strerror and error.filename is None:
+    text = error.strerror  # without [Errno 5]
+  line = (text or type(error).__name__).splitlines()[0]
   more = '...' if len(line) > _MAX_LINE else ''
   return line[:_MAX_LINE].rstrip('.') + more
 

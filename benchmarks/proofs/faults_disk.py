@@ -248,9 +248,9 @@ def bucket_refuses(base, folder):
     (403, '', 1, 'HTTP 403'),
     (412, '', 1, '412'),
     # Not the arrays, for which TensorStore tries for many minutes.
-    (429, 'metrics.jsonl', 75, 'HTTP 429'),
-    (503, 'metrics.jsonl', 75, 'HTTP 503'),
-    (-1, 'metrics.jsonl', 75, 'no answer'),
+    (429, 'metrics.jsonl', 70, '429'),
+    (503, 'metrics.jsonl', 70, '503'),
+    (-1, 'metrics.jsonl', 70, 'Timeout'),
   ):
     with refusing(base, status, only, Impatient(2.0)) as (started, ill, start):
       found = started.wait()

@@ -137,7 +137,7 @@ def report_failures(failed: Mapping[str, int]) -> int:
   codes = {*failed.values()}
   if errors.MISTAKE in codes or not codes:
     return errors.MISTAKE if codes else 0
-  return errors.MAY_PASS if codes == {errors.MAY_PASS} else errors.BUG
+  return errors.OTHER
 
 
 def _look(directory, runs, results, failed) -> list[grid.Run]:
@@ -167,7 +167,7 @@ def _run(command, workdir, stop) -> int:
   results = read_results(workdir)
   if code or results is None:
     _say('\n    '.join([f'  FAILED ({_describe(code)}):', *lines]))
-    return code or errors.BUG
+    return code or errors.OTHER
   [[metric, value], *_] = results['metrics'].items()
   _say(f'  {metric} {value:.4f}')
   return 0

@@ -197,7 +197,7 @@ class Tags(supervised.Supervised):
     """Writes the lines of the input, each word as `word<tab>tag`."""
     tags = [job.model.head.labels[i] for i in predicted]
     text = '\n'.join(content.list_tagged(tags))
-    files.write_file(job.output, lambda new: files.write_text(new, text))
+    files.write_text(job.output, text)
 
 
 TASK = Tags()

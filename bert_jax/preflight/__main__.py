@@ -74,14 +74,14 @@ def main():
   )
   say('\n'.join(page.render(found, topology)))
   if values.json:
-    files.write_file(values.json, lambda new: files.write_json(new, found))
+    files.write_json(values.json, found)
   if values.hlo:
     text = texts[phases[0].number]
     if text is None:
       raise errors.UserError(
         f'--hlo={values.hlo} was not written: the compiler refuses the step.'
       )
-    files.write_file(values.hlo, lambda new: files.write_text(new, text))
+    files.write_text(values.hlo, text)
   fit = all(facts['fits'] for facts in examined)
   return 0 if fit and all(program['ok'] for program in programs) else 2
 

@@ -28,8 +28,8 @@ def run(
 ):
   """Runs `main` under absl and exits with its result.
 
-  A UserError, an error that may pass, a signal and a closed stdout become one
-  line on stderr; anything else is a bug and keeps its traceback. The exit codes
+  A UserError, an OSError, a signal and a closed stdout become one line on
+  stderr; anything else is a bug and keeps its traceback. The exit codes
   are in `errors`. With `takes_arguments`, `main` gets argv without flags;
   otherwise nothing but flags may be given. `fields` are the meanings of the fields
   of --config, by name, which --help lists beside --config=FILE. A command that
@@ -62,12 +62,12 @@ def report(error: BaseException, resumes: bool = True) -> int:
   if isinstance(error, errors.UserError):
     line = ' '.join(str(error).splitlines())
     print('error:', errors.escape(line), file=sys.stderr)
+  elif isinstance(error, OSError):  # of a disk, a network or a bucket
+    line = errors.escape(errors.first_line(error))
+    print(f'error: {line}.', file=sys.stderr)
   elif isinstance(error, errors.Interrupted):
     kept = error if resumes else 'nothing was written; start it again.'
     print(f'\nstopped: {kept}', file=sys.stderr)
-  elif errors.may_pass(error):
-    line = errors.escape(errors.first_line(error))
-    print(f'error: {line}. Run the same command again.', file=sys.stderr)
   else:
     traceback.print_exception(error)
   return errors.get_exit_code(error)

@@ -17,7 +17,7 @@ def use():
     return
   try:
     folder = _make_folder()
-  except errors.UserError as error:
+  except (OSError, errors.UserError) as error:
     print(
       f'compiled programs are not kept: {error}', file=sys.stderr, flush=True
     )

@@ -4,13 +4,11 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent import futures
 
 from bert_jax import errors
-from bert_jax.runtime import storage
-
-_AT_ONCE = 8
+from bert_jax.runtime import bucket, storage
 
 
 @contextlib.contextmanager
@@ -19,9 +17,8 @@ def local_copy(path: str, names: Sequence[str] | None = None):
 
   A local path is yielded as it is, whether it exists or not. Of a folder in a
   bucket, the files in it, or those of these names, are copied, but not its
-  subfolders; the copies are deleted on exit. In errors, its path is replaced by the original's. Raises
-  FileNotFoundError if there is no such object, and errors.UserError if it does
-  not fit on the disk.
+  subfolders; the copies are deleted on exit. In errors, its path is replaced by
+  the original's. Raises FileNotFoundError if there is no such object.
   """
   if not storage.is_remote(path):
     yield path
@@ -29,20 +26,18 @@ def local_copy(path: str, names: Sequence[str] | None = None):
   path = path.rstrip('/')
   with tempfile.TemporaryDirectory(prefix='bert_jax.') as folder:
     here = os.path.join(folder, os.path.basename(path))
+    if storage.is_folder(path):
+      os.mkdir(here)
+      with bucket.using(path) as (filesystem, name):
+        listed = filesystem.ls(name, detail=True)
+      there = {x['name'] for x in listed if x['type'] == 'file'}
+      chosen = names or map(os.path.basename, there)
+      download(path, here, {*chosen} & {*storage.list_names(path)})
+    else:
+      storage.download(path, here)
     try:
-      if storage.is_folder(path):
-        os.mkdir(here)
-        sizes = storage.list_sizes(path)
-        sizes = {name: sizes[name] for name in names or sizes}
-        check_room(sum(sizes.values()), here)
-        download(path, here, list(sizes))
-      else:
-        check_room(storage.get_size(path), folder)
-        storage.download(path, here)
       yield here
     except errors.UserError as error:
-      if here not in str(error):
-        raise
       raise errors.UserError(str(error).replace(here, path)) from error
 
 
@@ -62,9 +57,7 @@ def publishing(path: str):
     for found, _, names in os.walk(folder):
       for name in names:
         local = os.path.join(found, name)
-        storage.upload(
-          local, os.path.join(path, os.path.relpath(local, folder))
-        )
+        storage.upload(local, f'{path}/{os.path.relpath(local, folder)}')
 
 
 def check_room(size: int, folder: str):
@@ -80,7 +73,7 @@ def check_room(size: int, folder: str):
 def download(
   path: str,
   folder: str,
-  names: Sequence[str],
+  names: Iterable[str],
   check: Callable[[str, str], None] = lambda name, new: None,
 ):
   """Copies files of a folder in a bucket to a local one, several at a time.
@@ -95,5 +88,5 @@ def download(
       storage.download(os.path.join(path, name), new)
       check(name, new)
 
-  with futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+  with futures.ThreadPoolExecutor(bucket.AT_ONCE) as pool:
     list(pool.map(copy, names))  # cancels the rest if one fails

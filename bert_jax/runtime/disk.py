@@ -26,7 +26,7 @@ def open_own(path: str, flags: int) -> int:
     OSError: also for a link, behind which there may be another's file.
   """
   if os.path.islink(path):
-    raise OSError(errno.ELOOP, 'it is a link, which is not followed', path)
+    raise OSError(errno.EPERM, 'it is a link, which is not followed', path)
   return _open_regular(path, flags | os.O_NOFOLLOW)
 
 
@@ -37,7 +37,7 @@ def _open_regular(path, flags) -> int:
     return descriptor
   os.close(descriptor)
   reason = 'it is a pipe or a device, not a file'
-  raise OSError(errno.EINVAL, reason, path)
+  raise OSError(errno.EPERM, reason, path)
 
 
 def create_beside(path: str) -> str:

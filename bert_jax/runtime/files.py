@@ -45,23 +45,23 @@ def _replace_folder(directory, fill):
   new, old = (os.path.join(parent, f'.{name}.{x}') for x in ('new', 'old'))
   if os.path.lexists(old) and not os.path.lexists(directory):
     os.rename(old, directory)
-  _remove(new, old)
+  for left in filter(os.path.lexists, (new, old)):
+    shutil.rmtree(left)
   os.mkdir(new)
   try:
     fill(new)
-    for written in os.listdir(new):
-      disk.sync(os.path.join(new, written))
-    disk.sync(new)
+    storage.sync_files(new, os.listdir(new))
     if os.path.lexists(directory):
       os.rename(directory, old)
     os.rename(new, directory)
   except BaseException:
     if os.path.lexists(old) and not os.path.lexists(directory):
       os.rename(old, directory)
-    _remove(new)
+    shutil.rmtree(new, ignore_errors=True)
     raise
   disk.sync(parent)
-  _remove(old)
+  if os.path.lexists(old):
+    shutil.rmtree(old)
 
 
 def _upload_folder(url, fill):
@@ -78,7 +78,10 @@ def _upload_folder(url, fill):
 
 
 def write_file(path: str, fill: Callable[[str], None]):
-  """Writes a file, see `storage.replacing`, and creates its folder."""
+  """Writes a file, see `storage.replacing`, and creates its folder.
+
+  For what a library writes by itself; otherwise see `write_text`.
+  """
   path = _resolve(path)
   with errors.explaining(f'cannot write {path}'):
     storage.make_folder(os.path.dirname(path))
@@ -111,12 +114,6 @@ def _check_replaceable(directory, allowed):
     )
 
 
-def _remove(*folders):
-  for path in folders:
-    if os.path.lexists(path):
-      shutil.rmtree(path)
-
-
 def load_json(path: str):
   """Reads a JSON file; raises ValueError if it is not one."""
   try:
@@ -126,26 +123,26 @@ def load_json(path: str):
 
 
 def write_json(path: str, value: Any):
-  r"""Writes a JSON file, see `storage.write`; raises ValueError for NaN.
+  r"""Writes a JSON file, see `write_text`; raises ValueError for NaN.
 
   Letters are not escaped, but lone surrogates, which UTF-8 lacks, are: "\ud83d".
   """
-  text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + '\n'
-  storage.write(path, text.encode(errors='backslashreplace'))
+  text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False)
+  write_text(path, f'{text}\n')
 
 
 def write_text(path: str, text: str):
-  """Writes a text file, see `storage.write`."""
-  storage.write(path, text.encode())
+  """Writes a text file, see `storage.write`, and creates its folder."""
+  with errors.explaining(f'cannot write {path}'):
+    storage.make_folder(os.path.dirname(path))
+    storage.write(path, text.encode(errors='backslashreplace'))
 
 
 def read_json(path: str, advice: str = 'restore it from a copy') -> dict:
   """Reads a JSON object; `advice` ends the error for a malformed file."""
-  with (
-    errors.explaining(f'{path} is not JSON', f'{advice}.', ValueError),
-    errors.explaining(f'cannot read {path}', 'is this the right path?'),
-  ):
-    value = load_json(path)
+  with errors.explaining(f'{path} is not JSON', f'{advice}.', ValueError):
+    with errors.explaining(f'cannot read {path}', 'is this the right path?'):
+      value = load_json(path)
   if not isinstance(value, dict):
     raise errors.UserError(
       f'{path} holds a {type(value).__name__}, not an object; {advice}.'

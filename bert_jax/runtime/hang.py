@@ -72,4 +72,4 @@ def _end(message: str):
   advice = 'Start the same command again to resume.'
   print(f'error: {message}. {advice}', file=sys.stderr, flush=True)
   faulthandler.dump_traceback()  # what each thread was waiting for
-  os._exit(errors.MAY_PASS)
+  os._exit(errors.HUNG)

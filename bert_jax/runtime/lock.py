@@ -54,18 +54,19 @@ def exclusive(
   with errors.explaining(f'cannot write {path}', 'use another directory.'):
     os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
     opened = open(path, 'a', opener=disk.open_own)
-  advice = (
-    'use a directory on a file system with locks, or in a bucket (gs://).'
-  )
   with opened as file:
-    with errors.explaining(f'cannot lock {path}', advice):
-      try:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-      except BlockingIOError:
-        raise Held(
-          f'{path} is locked: another process is writing there; wait for it, '
-          'or use another directory.'
-        ) from None
+    try:
+      fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+      raise Held(
+        f'{path} is locked: another process is writing there; wait for it, or '
+        'use another directory.'
+      ) from None
+    except OSError as error:
+      raise errors.UserError(
+        f'cannot lock {path}: {error.strerror}; use a directory on a file system '
+        'with locks, or in a bucket (gs://).'
+      ) from error
     yield
 
 

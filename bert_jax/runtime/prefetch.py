@@ -70,10 +70,9 @@ def _made_by_processes(make, first, stop, count) -> Iterator[dict]:
     try:
       batch, error = pipes[(t - first) % count].recv()
     except (EOFError, OSError):
-      raise errors.UserError(
+      raise ChildProcessError(
         'a process that makes batches died (killed, or out of memory); set '
         'data.loader_workers lower and run the same command again.',
-        may_pass=True,
       ) from None
     if error is not None:
       raise error
@@ -104,7 +103,7 @@ def _work(make, steps: range, pipe):
   for t in steps:
     try:
       item = make(t), None
-    except errors.UserError as error:
+    except (errors.UserError, OSError) as error:
       item = None, error
     except Exception:
       # As text: an exception of a library may not survive pickling.

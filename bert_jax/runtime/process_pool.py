@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 
-from bert_jax import errors
-
 ONE_PER_CORE = -1
 # Of version 2 of Linux's control groups, as a container sees it.
 _QUOTA = '/sys/fs/cgroup/cpu.max'
@@ -62,10 +60,9 @@ def run_in(
     for result in [pool.submit(fn, *job) for job in jobs]:
       yield result.result()
   except futures.process.BrokenProcessPool:
-    raise errors.UserError(
+    raise ChildProcessError(
       'a worker process died (killed, or out of memory); set data.workers '
       'lower and run the same command again: finished work is kept.',
-      may_pass=True,
     ) from None
   except BaseException:
     for process in multiprocessing.active_children():

@@ -2,16 +2,18 @@
 
 A bucket has whole objects: no append, no rename, no lock, and a folder exists
 while something is in it. Paths are strings, joined by os.path.join. Failures
-raise OSError; for a bucket that is `bucket.Unavailable`, a UserError, unless an
-object does not exist (FileNotFoundError).
+raise OSError. Not by etils.epath, which takes errors of a disk for files that
+are missing, leaves names with ~ out of lists, takes brackets for patterns, and
+has no times of local files without an owner's name.
 """
 
 import contextlib
 import glob
+import io
 import math
 import os
-import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent import futures
@@ -22,9 +24,7 @@ from bert_jax.runtime import bucket, disk
 
 _RANGES_AT_ONCE = 16
 _CHUNK = 8 << 20  # bytes of a request, which has half a minute
-# By Google's rules, https://cloud.google.com/storage/docs/buckets#naming.
-_PART = '[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?'
-_BUCKET = re.compile(rf'(?=.{{3,222}}$){_PART}(\.{_PART})*')
+_BUFFER = 1 << 20  # bytes
 
 
 def is_remote(path: str) -> bool:
@@ -33,25 +33,16 @@ def is_remote(path: str) -> bool:
 
 def resolve(path: str) -> str:
   """Returns the absolute path, or the URL without a slash at its end."""
-  if not path:  # such as an unset variable of a shell; not the current folder
+  name, slash, rest = path.removeprefix(bucket.SCHEME).partition('/')
+  wrong = path.startswith(bucket.SCHEME) and not (name and slash and rest)
+  # Empty is, for example, an unset variable of a shell, not the current folder.
+  if not path or wrong or (is_remote(path) and ':' in name):
     raise errors.UserError(
-      'a path is empty; give a local path or gs://BUCKET/NAME.'
+      f'{path!r} is not an address to write to; give a local path or '
+      'gs://BUCKET/NAME.'
     )
   if not is_remote(path):
     return os.path.abspath(path)
-  rest = path.removeprefix(bucket.SCHEME).rstrip('/')
-  name = rest.partition('/')[0]
-  if rest == path.rstrip('/') or not all(rest.partition('/')[::2]):
-    raise errors.UserError(
-      f'{path} is not an address to write to; give a local path or '
-      'gs://BUCKET/NAME.'
-    )
-  if not _BUCKET.fullmatch(name):
-    raise errors.UserError(
-      f'{path}: {name!r} cannot be the name of a bucket: it has 3 to 63 '
-      'characters, or up to 222 with dots, which are lower-case letters, digits, '
-      "'-', '_' and '.', and it begins and ends with a letter or a digit."
-    )
   bucket.connect(path)  # also before Orbax connects
   return path.rstrip('/')
 
@@ -60,29 +51,8 @@ def get_cache_folder(*names: str) -> str:
   """Returns the path of a folder for copies that may be deleted at any time."""
   root = os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')
   if root.startswith('~'):  # e.g. a container's user who is not in /etc/passwd
-    raise errors.UserError(
-      f'{root} has no home directory in place of ~; set XDG_CACHE_HOME to a '
-      'folder that can be written.'
-    )
+    raise errors.UserError(f'{root} has no home in place of ~; set HOME.')
   return os.path.join(root, 'bert_jax', *names)
-
-
-def reporting(path: str, verb: str):
-  """Turns another library's errors about `path` into ours."""
-  if is_remote(path):
-    return bucket.reporting(path, verb)
-  return contextlib.nullcontext()
-
-
-def explain(path: str, error: BaseException) -> str | None:
-  """Returns what went wrong with a bucket; None for unknown errors."""
-  return bucket.explain(error) if is_remote(path) else None
-
-
-def may_pass(path: str, error: BaseException) -> bool:
-  """Returns whether a library's failed use of `path` may succeed later."""
-  judge = bucket.may_pass if is_remote(path) else errors.may_pass
-  return judge(error)
 
 
 # Reading.
@@ -97,7 +67,7 @@ def read(
       file.seek(offset or 0)
       return file.read(size)
   end = None if size is None else offset + size
-  with bucket.using(path, 'read') as (filesystem, name):
+  with bucket.using(path) as (filesystem, name):
     return filesystem.cat_file(name, offset, end)
 
 
@@ -108,64 +78,57 @@ def read_ranges(
 
   From a bucket, several are read at a time, since each answer takes long.
   """
-  for first in range(0, len(ranges), _RANGES_AT_ONCE):
-    columns = zip(*ranges[first : first + _RANGES_AT_ONCE], strict=True)
-    if not is_remote(ranges[first][0]):
-      yield from map(read, *columns)
-      continue
-    with futures.ThreadPoolExecutor(bucket.AT_ONCE) as pool:
-      yield from pool.map(read, *columns)
+  with futures.ThreadPoolExecutor(bucket.AT_ONCE) as pool:
+    for first in range(0, len(ranges), _RANGES_AT_ONCE):
+      columns = zip(*ranges[first : first + _RANGES_AT_ONCE], strict=True)
+      at_once = pool.map if is_remote(ranges[first][0]) else map
+      yield from at_once(read, *columns)
 
 
 def open_binary(path: str) -> BinaryIO:
   """Opens a local file or an object for reading."""
-  return bucket.open_object(path) if is_remote(path) else disk.open_file(path)
+  if not is_remote(path):
+    return disk.open_file(path)
+  with bucket.using(path) as (filesystem, name):
+    return io.BufferedReader(filesystem.open(name, 'rb'), _BUFFER)
 
 
 def download(path: str, local: str):
   """Copies an object to a local file."""
-  with bucket.using(path, 'read') as (filesystem, name):
+  with bucket.using(path) as (filesystem, name):
     filesystem.get_file(name, local)
 
 
 def exists(path: str) -> bool:
   """Returns whether there is a file or folder."""
-  return _find_kind(path) is not None
+  with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+    return bool(_look(path))
+  return False
 
 
 def is_folder(path: str) -> bool:
-  return _find_kind(path) == 'directory'
+  return exists(path) and _look(path)[0]
 
 
 def get_size(path: str) -> int:
   """Returns the bytes of a file."""
-  if not is_remote(path):
-    return os.path.getsize(path)
-  with bucket.using(path, 'read') as (filesystem, name):
-    return filesystem.size(name)
+  return _look(path)[1]
 
 
 def get_time(path: str) -> float:
   """Returns when a file was written, in Unix seconds of the storage's clock."""
-  if not is_remote(path):
-    return os.path.getmtime(path)
-  with bucket.using(path, 'read') as (filesystem, name):
-    return filesystem.modified(name).timestamp()
+  return _look(path)[2]
 
 
-def _find_kind(path):
-  """Returns 'file', 'directory' or None."""
+def _look(path: str) -> tuple[bool, int, float]:
+  """Returns whether a path is a folder, its bytes and its time, 0 if unknown."""
   if not is_remote(path):
-    try:
-      os.stat(path)  # unlike os.path.exists, raises an error of the disk
-    except (FileNotFoundError, NotADirectoryError):
-      return None
-    return 'directory' if os.path.isdir(path) else 'file'
-  with bucket.using(path, 'read') as (filesystem, name):
-    try:
-      return filesystem.info(name)['type']
-    except FileNotFoundError:
-      return None
+    found = os.stat(path)  # unlike os.path.exists, raises an error of the disk
+    return stat.S_ISDIR(found.st_mode), found.st_size, found.st_mtime
+  with bucket.using(path) as (filesystem, name):
+    found = filesystem.info(name)
+  time = found['mtime'].timestamp() if found.get('mtime') else 0.0
+  return found['type'] == 'directory', found['size'], time
 
 
 def list_names(path: str) -> list[str]:
@@ -175,25 +138,11 @@ def list_names(path: str) -> list[str]:
   """
   if not is_remote(path):
     return sorted(os.listdir(path))
-  with bucket.using(path, 'list') as (filesystem, name):
+  with bucket.using(path) as (filesystem, name):
     found = filesystem.ls(name, detail=False)
-  below = name.rstrip('/') + '/'
-  names = {x.removeprefix(below).rstrip('/') for x in found if x != below}
-  return sorted(names - {'', name})
-
-
-def list_sizes(path: str) -> dict[str, int]:
-  """Returns {name: bytes} of the files in a folder, without its folders."""
-  if not is_remote(path):
-    with os.scandir(path) as found:
-      return {x.name: x.stat().st_size for x in found if x.is_file()}
-  with bucket.using(path, 'list') as (filesystem, name):
-    found = filesystem.ls(name, detail=True)
-  sizes = {
-    os.path.basename(x['name']): x['size'] for x in found if x['type'] == 'file'
-  }
+  names = {x.removeprefix(f'{name}/').rstrip('/') for x in found}
   # An object may have any name; these would not be files in a folder.
-  return {k: sizes[k] for k in sizes if k not in ('', '.', '..')}
+  return sorted(names - {'', '.', '..', name})
 
 
 def expand(given: str) -> list[str]:
@@ -201,25 +150,18 @@ def expand(given: str) -> list[str]:
 
   Names that begin with a dot are left out of local folders.
   """
-  if not is_remote(given):
-    return sorted(_expand_local(given))
-  with bucket.using(given, 'list') as (filesystem, pattern):
-    names = (
-      [pattern] if exists(given) else filesystem.glob(pattern, detail=False)
-    )
-    paths: set[str] = set()
-    for name in names:
-      paths.update(filesystem.find(name))  # of a file, find returns that file
-    return sorted(filesystem.unstrip_protocol(path) for path in paths)
-
-
-def _expand_local(given: str) -> set[str]:
   # A path that exists is taken literally, even with brackets in its name.
+  if is_remote(given):
+    with bucket.using(given) as (filesystem, pattern):
+      names = [pattern] if exists(given) else filesystem.glob(pattern)
+      # Of a file, `find` returns that file.
+      paths = {path for name in names for path in filesystem.find(name)}
+      return sorted(map(filesystem.unstrip_protocol, paths))
   names = [given] if os.path.exists(given) else glob.glob(given, recursive=True)
-  paths: set[str] = set()
+  found: set[str] = set()
   for name in names:
-    paths.update(_below(name) if os.path.isdir(name) else [name])
-  return paths
+    found.update(_below(name) if os.path.isdir(name) else [name])
+  return sorted(found)
 
 
 def _below(directory: str) -> Iterator[str]:
@@ -273,7 +215,7 @@ def sync_files(folder: str, names: Sequence[str]):
 def write(path: str, content: bytes, synced: bool = True):
   """Writes a small file, see `replacing`; an object needs no local disk."""
   if is_remote(path):
-    with _writing(path) as (filesystem, name):
+    with bucket.using(path) as (filesystem, name):
       filesystem.pipe_file(name, content)
     return
   with replacing(path, synced) as new, open(new, 'wb') as file:
@@ -293,7 +235,7 @@ def create(path: str, content: bytes) -> bool:
       with open(path, 'xb') as file:
         file.write(content)
       return True
-    with _writing(path, bucket.CREATE) as (filesystem, name):
+    with bucket.using(path) as (filesystem, name):
       filesystem.pipe_file(name, content, mode='create')
     return True
   except FileExistsError:
@@ -303,33 +245,31 @@ def create(path: str, content: bytes) -> bool:
 
 def upload(local: str, path: str):
   """Copies a local file to an object, whole."""
-  with _writing(path) as (filesystem, name):
+  with bucket.using(path) as (filesystem, name):
     filesystem.put_file(local, name, chunksize=_CHUNK)
-
-
-@contextlib.contextmanager
-def _writing(path, verb='write'):
-  with bucket.using(path, verb) as found:
-    try:
-      yield found
-    except FileNotFoundError as error:
-      reason = 'there is no such bucket'
-      raise bucket.Unavailable(
-        f'cannot write {path}: {reason}.', reason
-      ) from error
 
 
 def delete(path: str):
   """Deletes a file, or a folder with all in it; it need not exist."""
-  kind = _find_kind(path)
-  if kind is None:
+  if not exists(path):
     return
   if is_remote(path):
-    bucket.delete(path, is_folder=kind == 'directory')
-  elif kind == 'directory':
+    with bucket.using(path) as (filesystem, name):
+      _delete_objects(filesystem, filesystem.find(name))
+  elif os.path.isdir(path):
     shutil.rmtree(path)
   else:
     os.remove(path)
+
+
+def _delete_objects(filesystem, names: Sequence[str]):
+  # fsspec's own `rm` would take a path with brackets for a glob.
+  def remove(name):
+    with contextlib.suppress(FileNotFoundError):
+      filesystem.rm_file(name)
+
+  with futures.ThreadPoolExecutor(bucket.AT_ONCE) as pool:
+    list(pool.map(remove, names))
 
 
 def move_folder(source: str, target: str, mark: str):
@@ -342,8 +282,20 @@ def move_folder(source: str, target: str, mark: str):
   if not is_remote(source):
     os.makedirs(os.path.dirname(target), exist_ok=True)
     os.rename(source, target)
-  else:
-    bucket.move_folder(source, target, mark)
+    return
+  _, new = bucket.connect(target)
+  with bucket.using(source) as (filesystem, name):
+
+    def copy(path):
+      filesystem.cp_file(path, new + path.removeprefix(name))
+
+    marked = f'{name}/{mark}'
+    others = [x for x in filesystem.find(name) if x != marked]
+    with futures.ThreadPoolExecutor(bucket.AT_ONCE) as pool:
+      list(pool.map(copy, others))
+    copy(marked)
+    _delete_objects(filesystem, [marked])
+    _delete_objects(filesystem, others)
 
 
 def count_free(path: str) -> float:

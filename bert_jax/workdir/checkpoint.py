@@ -112,7 +112,7 @@ class Checkpoints:
     return combined
 
   def _wait(self):
-    """Waits for the last save; raises errors.UserError if it failed."""
+    """Waits for the last save; raises OSError if it failed."""
     try:
       self._manager.wait_until_finished()
     except Exception as error:
@@ -127,17 +127,18 @@ class Checkpoints:
       return newest
     return self._before
 
-  def _save_failed(self, error) -> errors.UserError:
+  def _save_failed(self, error) -> OSError:
     step = self.newest = self._manager.latest_step()
-    cause = _explain_failure(self._directory, error)
-    with contextlib.suppress(OSError, errors.UserError):
+    with contextlib.suppress(OSError):
       _remove_unfinished(self._directory)  # the disk may be full
+    # Each layer adds its message to the text; the innermost cause is last.
+    text = str(error).strip().rpartition(': ')[2] or type(error).__name__
+    cause = getattr(errors.find_cause(error), 'strerror', None) or text
     stands = 'none was saved before' if step is None else f'step {step} is kept'
-    return errors.UserError(
+    return OSError(
       f'cannot save a checkpoint in {self._directory}: {cause} ({stands}). '
       'Put that right, for example free disk space, then resume with the same '
-      'command.',
-      storage.may_pass(self._directory, error),
+      'command'
     )
 
   def restore(self, template: Any, start_over: bool = False):
@@ -203,7 +204,7 @@ class Checkpoints:
         state = integrity.agree(lambda: _read_state(path, template))
         # On the devices of all processes, with the same result in each.
         integrity.verify(state, facts['fingerprints'])
-      except (integrity.Damaged, errors.UserError):
+      except integrity.FAILURES:
         # Otherwise arrays of another shape or type would look like damage.
         integrity.agree(lambda: _check_shapes(path, wanted))
         raise
@@ -238,7 +239,7 @@ class Checkpoints:
     del kind, traceback
     try:
       self._wait()
-    except errors.UserError:
+    except OSError:
       # Otherwise an earlier error is being raised, which must not be replaced.
       if error is None or isinstance(error, errors.Interrupted):
         raise
@@ -268,52 +269,27 @@ def _check_shapes(path, wanted):
     integrity.check_same_tree(path, stored, shapes)
 
 
-def _open(directory, options, again: bool = False) -> ocp.CheckpointManager:
+def _open(directory, options) -> ocp.CheckpointManager:
   try:
-    with storage.reporting(directory, 'list'):
-      return ocp.CheckpointManager(directory, options=options)
-  except OSError as error:
-    raise checkpoint_reader.cannot_list(directory, error) from error
-  except errors.UserError:
+    return ocp.CheckpointManager(directory, options=options)
+  except OSError:
     raise
   except Exception as error:
-    reason = errors.first_line(error)
-    if again:
-      raise errors.UserError(
-        f'cannot open the checkpoints in {directory}: {reason}. Move what is '
-        'wrong with them away, and run the same command again.'
-      ) from error
-  # It reads the times and metrics of all checkpoints; nothing here uses them.
-  print(
-    f'removing what Orbax noted of the checkpoints in {directory} ({reason}): '
-    'the arrays do not need them',
-    flush=True,
-  )
+    # It reads the times and metrics of all checkpoints; nothing here uses them.
+    print(
+      f'removing what Orbax noted of the checkpoints in {directory} '
+      f'({errors.first_line(error)}): the arrays do not need them',
+      flush=True,
+    )
   distributed.first_then_all('metadata', lambda: _remove_metadata(directory))
-  return _open(directory, options, again=True)
+  return ocp.CheckpointManager(directory, options=options)
 
 
 def _remove_metadata(directory):
   for step in checkpoint_reader.list_steps(directory):
-    _remove(os.path.join(directory, str(step), '_CHECKPOINT_METADATA'))
+    storage.delete(os.path.join(directory, str(step), '_CHECKPOINT_METADATA'))
 
 
 def _remove_unfinished(directory):
   for name in checkpoint_reader.list_names(directory, 'unfinished'):
-    _remove(os.path.join(directory, name))
-
-
-def _remove(path):
-  advice = 'allow it to be removed, and run the same command again.'
-  with errors.explaining(f'cannot remove {path}, which is not needed', advice):
-    storage.delete(path)
-
-
-def _explain_failure(directory: str, error: BaseException) -> str:
-  innermost = errors.find_cause(error)
-  if reason := storage.explain(directory, innermost):
-    return reason
-  if isinstance(innermost, OSError) and innermost.strerror:
-    return innermost.strerror
-  # Each layer adds its message to the text; the innermost cause is last.
-  return str(error).strip().rpartition(': ')[2] or type(error).__name__
+    storage.delete(os.path.join(directory, name))

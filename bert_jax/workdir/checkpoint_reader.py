@@ -87,8 +87,6 @@ def list_names(directory: str, kind: str) -> list[str]:
     names = storage.list_names(directory)
   except FileNotFoundError:  # nothing was saved in a bucket
     return []
-  except OSError as error:
-    raise cannot_list(directory, error) from error
   return [name for name in names if _judge(directory, name) == kind]
 
 
@@ -111,15 +109,6 @@ def is_complete(path: str) -> bool:
   # A bucket cannot rename: what is being saved has its final name there.
   return storage.exists(
     os.path.join(path, COMMITTED) if storage.is_remote(path) else path
-  )
-
-
-def cannot_list(directory: str, error: OSError) -> errors.UserError:
-  """Returns the error for a directory that cannot be listed."""
-  return errors.UserError(
-    f'cannot list the checkpoints in {directory}: {error.strerror}. Nothing was '
-    'moved; put the cause right and run the same command again.',
-    storage.may_pass(directory, error),
   )
 
 
@@ -173,7 +162,7 @@ def read_shapes(path: str) -> dict[str, str] | None:
   try:
     with integrity.judging(path):
       tree = handler.metadata(epath.Path(path) / 'state').tree
-  except (integrity.Damaged, errors.UserError):
+  except integrity.FAILURES:
     return None  # the caller reports the failure to restore
   return {
     name: describe_array(x) for name, x in param_names.flatten(tree).items()

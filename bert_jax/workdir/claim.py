@@ -159,10 +159,7 @@ def find_changes(
 
 def adopt(workdir: str, config: config_dict.ConfigDict):
   """Saves a config in its working directory."""
-  path = paths.config(workdir)
-  advice = 'free disk space, then run the same command again.'
-  with errors.explaining(f'cannot write {path}', advice):
-    files.write_text(path, to_json(config))
+  files.write_text(paths.config(workdir), to_json(config))
 
 
 def keep(workdir: str, directory: str):

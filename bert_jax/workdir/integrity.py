@@ -13,7 +13,6 @@ from typing import Any
 
 from bert_jax import errors
 from bert_jax.parallel import agreement
-from bert_jax.runtime import storage
 from bert_jax.workdir import fingerprint
 
 
@@ -34,25 +33,29 @@ _UNREADABLE_TEXT = (json.JSONDecodeError, UnicodeDecodeError, RecursionError)
 _MOST = 200  # characters of another library's message
 
 
+# What `agree` raises on all hosts, the first of them if hosts differ: so if one
+# host cannot access its disk, no host calls a checkpoint damaged.
+FAILURES = (OSError, errors.UserError, Damaged)
+
+
 @contextlib.contextmanager
 def judging(path: str):
   """Turns errors that prove a checkpoint damaged into Damaged.
 
-  All others become errors.UserError.
+  All others become OSErrors.
   """
   try:
     yield
-  except (Damaged, errors.UserError):
+  except FAILURES:
     raise
   except Exception as error:
     cause = errors.find_cause(error)  # Orbax wraps TensorStore's errors
     if _proves_damage(cause):
       raise Damaged(_shorten(cause)) from error
-    raise errors.UserError(
+    raise OSError(
       f'cannot read the checkpoint {path}: {_shorten(cause)}. That does not '
       'prove it damaged, so nothing was moved. Fix the cause and run the same '
-      'command again; or move this checkpoint away to use the previous one.',
-      storage.may_pass(path, error),
+      'command again; or move this checkpoint away to use the previous one'
     ) from error
 
 
@@ -70,35 +73,23 @@ def _proves_damage(error: BaseException) -> bool:
 def agree(read: Callable[[], Any]):
   """Returns the result of `read`; if it fails on any host, all hosts raise.
 
-  All raise the same error, preferably one that does not prove damage: so if one
-  host cannot access its disk, no host calls a checkpoint damaged.
+  All raise the same error, see FAILURES.
   """
   found = failure = None
   try:
     found = read()
-  except (Damaged, errors.UserError) as error:
+  except FAILURES as error:
     failure = error
-  texts = agreement.gather_texts(json.dumps(_describe(failure)))
-  told = {host: x for host, x in enumerate(map(json.loads, texts)) if x}
+  kinds = [k for k, kind in enumerate(FAILURES) if isinstance(failure, kind)]
+  texts = agreement.gather_texts(json.dumps([*kinds, str(failure)]))
+  hosts = enumerate(map(json.loads, texts))
+  told = [(k, host, text) for host, (*kinds, text) in hosts for k in kinds]
   if not told:
     return found
   if len(texts) == 1:
     raise failure
-  host = min(told, key=lambda host: told[host]['damaged'])
-  message = f'on host {host}: {told[host]["message"]}'
-  if told[host]['damaged']:
-    raise Damaged(message) from failure
-  raise errors.UserError(message, told[host]['may_pass']) from failure
-
-
-def _describe(failure: Damaged | errors.UserError | None) -> dict:
-  if failure is None:
-    return {}
-  return {
-    'damaged': isinstance(failure, Damaged),
-    'message': str(failure),
-    'may_pass': errors.may_pass(failure),
-  }
+  kind, host, text = min(told)
+  raise FAILURES[kind](f'on host {host}: {text}') from failure
 
 
 def restore_newest(steps: Iterable[int], restore: Callable):

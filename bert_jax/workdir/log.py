@@ -150,7 +150,7 @@ class Log:
     try:
       with self._reported():
         self._mirror.close()
-    except errors.UserError:
+    except (OSError, errors.UserError):
       # Otherwise an earlier error is being raised, which must not be replaced.
       if error is None or isinstance(error, errors.Interrupted):
         raise

@@ -126,15 +126,8 @@ def _judge(error: BaseException | None) -> dict:
 
 def read(workdir: str) -> dict:
   """Returns the fields that a run last wrote; {} without a sound file."""
-  path = paths.status(workdir)
   try:
-    found = files.load_json(path)
-  except errors.UserError:
-    raise
+    found = files.load_json(paths.status(workdir))
   except (FileNotFoundError, ValueError):
     return {}
-  except OSError as error:
-    raise errors.UserError(
-      f'cannot read {path}: {error.strerror}; make it readable, or remove it.'
-    ) from error
   return found if isinstance(found, dict) else {}

@@ -153,7 +153,7 @@ def test_a_disk_that_fails_ends_the_reading(tmp_path, name):
   # Opens, and answers EIO to whoever reads its start.
   (tmp_path / name).symlink_to('/proc/self/mem')
   part = sources.Range(str(tmp_path / name), 0, 1000, 1000)
-  with pytest.raises(errors.UserError, match=f'{name}: Input/output error'):
+  with pytest.raises(OSError, match=f'{name}: Input/output error'):
     read_pieces([sources.Piece(0, (part,))], 'paragraphs')
 
 

@@ -30,7 +30,7 @@ def test_its_place_is_where_the_user_keeps_caches(
 
 @pytest.mark.parametrize(
   ('home', 'said'),
-  [('~', 'no home directory'), ('file/x', 'cannot write to .*Not a dir')],
+  [('~', 'no home'), ('file/x', 'cannot write to .*Not a dir')],
 )
 def test_without_a_folder_nothing_is_kept(
   home, said, settings, tmp_path, monkeypatch, capsys
@@ -45,6 +45,6 @@ def test_without_a_folder_nothing_is_kept(
   jax.config.update('jax_compilation_cache_dir', None)
   compile_cache.use()
   assert jax.config.jax_compilation_cache_dir is None
-  line = f'compiled programs are not kept: .*{said}.*XDG_CACHE'
+  line = f'compiled programs are not kept: .*{said}'
   assert re.match(line, capsys.readouterr().err)
   assert os.listdir() == ['file']

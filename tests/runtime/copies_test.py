@@ -41,14 +41,13 @@ def test_an_error_names_the_original(remote):
       raise errors.UserError(f'{path} is empty')
 
 
-def test_a_copy_that_does_not_fit_is_not_begun(remote, monkeypatch):
-  files.write_text(f'{remote}/x', '12345')
+def test_a_copy_must_fit(tmp_path, monkeypatch):
   monkeypatch.setattr(
     'shutil.disk_usage', lambda path: type('Usage', (), {'free': 4})
   )
+  copies.check_room(4, str(tmp_path))
   with pytest.raises(errors.UserError, match='TMPDIR'):
-    with copies.local_copy(f'{remote}/x'):
-      pass
+    copies.check_room(5, str(tmp_path))
 
 
 def test_a_copy_that_is_refused_leaves_no_file(remote, tmp_path):

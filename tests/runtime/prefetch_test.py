@@ -100,7 +100,7 @@ def test_closing_prefetch_does_not_wait_for_a_process_that_is_stuck():
 def test_a_process_that_is_killed_is_an_error():
   batches = prefetch.make_ahead(functools.partial(killed_at, 3), 0, 9, 2)
   assert [next(batches) for _ in range(3)] == [0, 1, 2]
-  with pytest.raises(errors.UserError, match='a process .* died'):
+  with pytest.raises(ChildProcessError, match='a process .* died'):
     next(batches)
   assert not multiprocessing.active_children()
 
@@ -110,7 +110,7 @@ def test_a_process_that_is_killed_amid_a_batch_is_an_error():
   next(batches)
   for process in multiprocessing.active_children():
     os.kill(process.pid, signal.SIGKILL)
-  with pytest.raises(errors.UserError, match='a process .* died'):
+  with pytest.raises(ChildProcessError, match='a process .* died'):
     for _ in batches:
       pass
 

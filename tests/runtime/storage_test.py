@@ -4,7 +4,6 @@ import contextlib
 import math
 import os
 import pickle
-import time
 from unittest import mock
 
 import fsspec
@@ -45,7 +44,6 @@ def test_a_folder_lists_what_is_in_it(folder):
     write(os.path.join(folder, name), b'12')
   assert storage.list_names(folder) == ['a', 'b']
   assert storage.list_names(os.path.join(folder, 'b')) == ['deep', 'y']
-  assert storage.list_sizes(os.path.join(folder, 'b')) == {'y': 2}
   kinds = {
     name: (
       storage.exists(os.path.join(folder, name)),
@@ -191,12 +189,12 @@ def test_after_a_kill_one_of_two_folders_has_its_mark(remote, monkeypatch):
   assert sorted(done[4:]) == [('rm_file', 'a'), ('rm_file', 'z/y')]
 
 
-def test_a_name_that_no_file_can_have_is_not_among_the_sizes(remote):
+def test_a_name_that_no_file_can_have_is_not_listed(remote):
   # An object may have any name; a copy would be written elsewhere.
   filesystem, folder = bucket.connect(remote)
   for name in ('', '.', '..', '...', 'x'):
     filesystem.pipe_file(f'{folder}/{name}', b'12')
-  assert storage.list_sizes(remote) == {'...': 2, 'x': 2}
+  assert storage.list_names(remote) == ['...', 'x']
 
 
 def test_names_are_no_patterns(folder):
@@ -243,30 +241,11 @@ def test_urls_are_resolved_without_their_last_slash(emulator):
       storage.resolve(path)
 
 
-@pytest.mark.parametrize(
-  'name', ['b', 'Mine', 'a_', '-ab', 'a b', 'a' * 64, 'a..b', 'a' * 64 + '.b']
-)
-def test_a_name_that_no_bucket_can_have_is_refused(name):
-  with pytest.raises(errors.UserError, match='cannot be the name of a bucket'):
-    storage.resolve(f'gs://{name}/x')
-
-
-@pytest.mark.parametrize(
-  'name', ['abc', '1-2_3', 'my.bucket.eu', 'a' * 63, f'{"a" * 63}.b']
-)
-def test_a_name_that_a_bucket_can_have_is_taken(emulator, name):
-  assert storage.resolve(f'gs://{name}/x') == f'gs://{name}/x'
-
-
 def test_a_bucket_that_does_not_exist_is_named(emulator):
-  with pytest.raises(errors.UserError, match='gs://not-there/x: there is no '):
-    storage.create('gs://not-there/x', b'')
-  with pytest.raises(
-    OSError, match='gs://not-there/x: there is no such bucket'
-  ):
-    write('gs://not-there/x', b'')
-  with pytest.raises(OSError, match='there is no such bucket'):
-    storage.write('gs://not-there/x', b'')
+  path = 'gs://not-there/x'
+  for act in (storage.create, write, storage.write):
+    with pytest.raises(OSError, match=f'there is no such bucket: .{path}'):
+      act(path, b'')
 
 
 _OPERATIONS = {
@@ -277,31 +256,27 @@ _OPERATIONS = {
 }
 
 
-@pytest.mark.parametrize('status', [401, 403, 412, 429, 503])
+@pytest.mark.parametrize(
+  ('status', 'says'),
+  [
+    (401, 'a made-up 401, 401 (run gcloud auth'),
+    (403, 'HTTP 403, a made-up 403 (give the account the role Storage'),
+    (412, 'FileExistsError'),
+    (503, 'HttpError, a made-up 503, 503, after 0 s of attempts'),
+  ],
+)
 @pytest.mark.parametrize('operation', _OPERATIONS)
-def test_a_refusal_ends_in_one_line(ill, remote, status, operation):
+def test_a_refusal_ends_in_one_line(ill, remote, status, says, operation):
   write(f'{remote}/x', b'old')
   ill.status = status
-  with pytest.raises(bucket.Unavailable) as caught:
+  with pytest.raises(OSError) as caught:
     _OPERATIONS[operation](f'{remote}/x')
-  text = str(caught.value)
-  assert f'HTTP {status}' in text
-  assert f'a made-up {status}' in text or status == 412
-  assert '\n' not in text and f'{remote}' in text
-  assert caught.value.strerror in text
-  assert errors.get_exit_code(caught.value) == (
-    75 if status in (429, 503) else 1
-  )
+  text = str(pickle.loads(pickle.dumps(caught.value)))  # in another process
+  assert says in text and '\n' not in text and f'{remote}' in text
+  # Whoever reads a user's file says that it is the user's mistake.
+  assert isinstance(caught.value, PermissionError) == (status in (401, 403))
   ill.status = 0
   assert storage.read(f'{remote}/x') == b'old'
-
-
-def test_a_refusal_is_the_same_in_another_process():
-  for may_pass, exit_code in ((False, 1), (True, 75)):
-    error = bucket.Unavailable('cannot read x: why.', 'why', may_pass)
-    copy = pickle.loads(pickle.dumps(error))
-    assert (str(copy), copy.strerror) == ('cannot read x: why.', 'why')
-    assert errors.get_exit_code(copy) == exit_code
 
 
 @pytest.mark.parametrize('operation', _OPERATIONS)
@@ -319,21 +294,18 @@ def test_a_bucket_that_hangs_ends_in_one_line(ill, remote, monkeypatch):
   limits = aiohttp.ClientTimeout(sock_read=0.1)
   monkeypatch.setattr(filesystem, 'requests_timeout', limits)
   ill.status = -1
-  begin = time.monotonic()
-  with pytest.raises(bucket.Unavailable, match='no answer') as caught:
+  with pytest.raises(OSError, match=f'Timeout.*{remote}'):
     storage.read(f'{remote}/x')
-  assert time.monotonic() - begin < 10
-  assert errors.get_exit_code(caught.value) == 75
 
 
 def test_a_large_file_is_uploaded_in_parts_and_read_or_refused(ill, remote):
-  content = os.urandom(1 << 20) * 20
+  content = os.urandom(1 << 20) * 9
   write(f'{remote}/x', content)
   assert storage.read(f'{remote}/x') == content
   with storage.open_binary(f'{remote}/x') as file:
     file.read(10)
     ill.status = 403
-    with pytest.raises(bucket.Unavailable, match='HTTP 403'):
+    with pytest.raises(PermissionError, match='HTTP 403'):
       file.read()
 
 

@@ -159,15 +159,6 @@ def test_odd_metadata_of_orbax_are_no_obstacle(tmp_path, capsys, kind, step):
   assert capsys.readouterr().out == ''
 
 
-def test_what_orbax_cannot_open_is_one_line(tmp_path, monkeypatch):
-  def fail(*args, **options):
-    raise ValueError('odd\nand more')
-
-  monkeypatch.setattr(checkpoint.ocp, 'CheckpointManager', fail)
-  with pytest.raises(errors.UserError, match=r'cannot open .*: odd\. Move'):
-    checkpoint.Checkpoints(str(tmp_path / 'c'), 3, 0)
-
-
 @pytest.mark.parametrize('name', ['003', '３', '3.old'])
 def test_a_folder_that_is_named_like_no_step_is_left_alone(
   tmp_path, capsys, name

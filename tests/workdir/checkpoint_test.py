@@ -92,7 +92,7 @@ def test_a_save_that_failed_in_the_background_is_not_complete(
   tmp_path, monkeypatch
 ):
   fill_disk(monkeypatch)
-  with pytest.raises(errors.UserError, match='No space left.*none was saved'):
+  with pytest.raises(OSError, match='No space left.*none was saved'):
     with checkpoint.Checkpoints(str(tmp_path / 'c'), 3, 0) as checkpoints:
       save_in_background(checkpoints, 5)
       assert checkpoints.complete is None
@@ -106,7 +106,7 @@ def test_a_save_that_failed_in_the_background_is_not_complete(
 
 def test_who_stops_after_a_save_that_failed_is_told_so(tmp_path, monkeypatch):
   fill_disk(monkeypatch)
-  with pytest.raises(errors.UserError, match='No space left.*none was saved'):
+  with pytest.raises(OSError, match='No space left.*none was saved'):
     with checkpoint.Checkpoints(str(tmp_path / 'c'), 3, 0) as checkpoints:
       checkpoints.save(5, make_state(5))
       raise errors.Interrupted(15)
@@ -116,7 +116,7 @@ def test_the_best_is_not_restored_after_a_save_that_failed(
   tmp_path, monkeypatch
 ):
   fill_disk(monkeypatch)
-  with pytest.raises(errors.UserError, match='No space left.*step 4 is kept'):
+  with pytest.raises(OSError, match='No space left.*step 4 is kept'):
     with checkpoint.Checkpoints(str(tmp_path / 'c'), 3, 0) as checkpoints:
       checkpoints.best = 4, 0.5
       checkpoints.save(4, make_state(4))

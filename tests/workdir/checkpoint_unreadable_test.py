@@ -37,9 +37,7 @@ def test_what_cannot_be_opened_is_not_moved(tmp_path, what):
     lambda: restore_params(tmp_path / 'c', start_over=True),
     lambda: checkpoint_reader.read(str(tmp_path / 'c')),
   ):
-    with pytest.raises(
-      errors.UserError, match='c/2: .*Too many levels.*nothing was moved'
-    ):
+    with pytest.raises(OSError, match='Too many levels'):
       run()
   assert sorted(os.listdir(tmp_path / 'c')) == ['1', '2']
   assert os.listdir(tmp_path) == ['c']
@@ -56,9 +54,8 @@ def test_a_disk_that_fails_is_no_damage(tmp_path, monkeypatch, code):
     return original(path, *args, **kwargs)
 
   monkeypatch.setattr(os, 'stat', fail)
-  said = f'c/2: .*{os.strerror(code)}.*nothing was moved'
   for read in (checkpoint_reader.read, restore_params):
-    with pytest.raises(errors.UserError, match=said):
+    with pytest.raises(OSError, match=os.strerror(code)):
       read(str(tmp_path / 'c'))
   monkeypatch.undo()
   assert restore_params(tmp_path / 'c')[1]['step'] == 2
@@ -74,12 +71,11 @@ def test_checkpoints_that_cannot_be_listed_stop_a_run(tmp_path, monkeypatch):
     return original(path)
 
   monkeypatch.setattr(os, 'listdir', fail)
-  said = 'cannot list .*/c: Input/output error. Nothing was moved'
   for run in (
     lambda: restore_params(tmp_path / 'c', start_over=True),
     lambda: checkpoint_reader.read(str(tmp_path / 'c')),
   ):
-    with pytest.raises(errors.UserError, match=said):
+    with pytest.raises(OSError, match='Input/output error: .*/c'):
       run()
 
 

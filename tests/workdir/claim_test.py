@@ -50,7 +50,7 @@ def test_a_disk_without_room_for_the_config_is_one_line(tmp_path, monkeypatch):
     raise OSError(28, 'No space left on device')
 
   monkeypatch.setattr(disk, 'sync', fail)
-  with pytest.raises(errors.UserError, match='config.json: No space left on'):
+  with pytest.raises(OSError, match='config.json: No space left on'):
     train(tmp_path / 'run')
   assert os.listdir(tmp_path / 'run') == ['.lock']
 

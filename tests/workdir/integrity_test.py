@@ -22,9 +22,6 @@ def judge(error):
 @pytest.mark.parametrize(
   ('error', 'said'),
   [
-    (OSError(5, 'Input/output error'), 'Input/output error'),
-    (FileNotFoundError(2, 'No such file'), 'No such file'),
-    (PermissionError(13, 'Permission denied'), 'Permission denied'),
     (MemoryError(), 'MemoryError'),
     (
       RuntimeError('RESOURCE_EXHAUSTED: out of memory'),
@@ -42,9 +39,8 @@ def judge(error):
   ],
 )
 def test_what_proves_no_damage_stops_with_what_happened(error, said):
-  with pytest.raises(
-    errors.UserError, match=f'checkpoint checkpoints/7: .*{said}.*nothing was'
-  ):
+  said = f'checkpoint checkpoints/7: .*{said}.*nothing was'
+  with pytest.raises(OSError, match=said):
     judge(error)
 
 
@@ -73,5 +69,5 @@ def test_missing_or_senseless_bytes_are_damage_also_below(said):
 
 
 def test_a_long_message_keeps_its_cause():
-  with pytest.raises(errors.UserError, match='x{50} ... .*x: no answer. That'):
+  with pytest.raises(OSError, match='x{50} ... .*x: no answer. That'):
     judge(ValueError('x' * 500 + ': no answer'))
