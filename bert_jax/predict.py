@@ -74,7 +74,7 @@ def predict_texts(
     or labels.
   """
   from bert_jax import tasks
-  from bert_jax.finetuning import predictions, row_task, supervised
+  from bert_jax.finetuning import predictions, row_task
   from bert_jax.finetuning.readers import examples
   from bert_jax.inference import source
   from bert_jax.tokenization import unknown
@@ -102,7 +102,7 @@ def predict_texts(
   ]
   content = examples.Examples(path, units)
   rows, _ = this.encode(predictions.get_how(found), content, head.labels)
-  ids, words = rows.encoded.ids, supervised.list_texts(content)
+  ids, words = rows.encoded.ids, content.list_texts()
   _, warning = unknown.examine(found.tokenizer, ids, words, 'the texts')
   if warning:
     print(warning, flush=True)

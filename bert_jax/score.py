@@ -11,6 +11,7 @@ A sentence's score is its pseudo-log-likelihood in nats; of pairs, the share is
 written in which the grammatical one scores higher, by paradigm (docs/score.md).
 """
 
+import functools
 import os
 from collections.abc import Iterator, Sequence
 
@@ -123,7 +124,8 @@ def main():
   else:
     rows = score_pairs(model, items, given.full)
     print(cards.make_table(rows[0], rows[1:]))
-  files.write_file(given.output, lambda path: table_files.write_tsv(path, rows))
+  write = functools.partial(table_files.write_table, rows=rows)
+  files.write_file(given.output, write)
   print(f'wrote {given.output}: {len(items):,} scored by {model.origin}')
 
 

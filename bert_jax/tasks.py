@@ -23,7 +23,6 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.finetuning import (
-  batches,
   choices,
   classes,
   completion,
@@ -33,7 +32,7 @@ from bert_jax.finetuning import (
   starting,
   supervised,
   tags,
-  task_data,
+  training,
 )
 from bert_jax.inference import fine_tuned
 from bert_jax.pretraining import finish, init_from, pretrain, training_data
@@ -82,13 +81,13 @@ def define(this: supervised.Supervised) -> Definition:
   """Returns a task of fine-tuning."""
   return Definition(
     take_model=starting.take_model,
-    check_input=functools.partial(task_data.check_input, this),
+    check_input=functools.partial(training.check_input, this),
     prepare=lambda config, workdir: None,  # files are read at each start
-    open=functools.partial(task_data.open_data, this),
+    open=functools.partial(training.open_data, this),
     complete=completion.complete,
-    make_task=functools.partial(batches.make_task, this),
+    make_task=functools.partial(training.make_task, this),
     finish=functools.partial(outcome.finish, this),
-    make_objective=functools.partial(supervised.make_objective, this),
+    make_objective=functools.partial(training.make_objective, this),
   )
 
 

@@ -56,8 +56,8 @@ ENDS = {errors.OTHER, errors.HUNG, -signal.SIGABRT}
 # bert_jax.main with batches by length, which so short a run would not have.
 _BY_LENGTH = """
 import runpy
-from bert_jax.finetuning import buckets
-buckets.pays = lambda *given: True
+from bert_jax.finetuning import batches
+batches.pays = lambda *given: True
 runpy.run_module('bert_jax.main', run_name='__main__', alter_sys=True)
 """
 

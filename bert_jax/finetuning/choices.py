@@ -19,20 +19,14 @@ from bert_jax.finetuning.readers import examples
 from bert_jax.parallel import row_keys
 
 INPUTS = 'input_ids', 'input_mask', 'segment_ids'
-_USUAL = 4  # choices of a row in SWAG
+_USUAL = 4  # choices of a row in SWAG, if no data is read
 
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceRows(encode.Rows):
-  """R rows of N choices.
+  """R rows of N choices, whose pairs follow one another in `encoded`, R N."""
 
-  Attributes:
-    encoded: the pairs, N for each row, one after the other, R N.
-    labels: which choice is right, from 0, int32 [R].
-    choices: N.
-  """
-
-  choices: int
+  choices: int  # N
 
   @property
   def size(self):
@@ -40,7 +34,7 @@ class ChoiceRows(encode.Rows):
 
   @property
   def lengths(self):
-    """Returns the tokens of the longest choice of each row, int [R]."""
+    """Returns the tokens of each row's longest choice, int [R]."""
     return self.encoded.lengths.reshape(-1, self.choices).max(1)
 
   def make_inputs(self, rows, length, pad_id):
@@ -55,19 +49,19 @@ class Choices(row_task.RowTask):
 
   name = 'choice'
   pipeline, auto = 'multiple-choice', 'MultipleChoice'
+  predicts = 'which of several texts goes best with another'
   cut = 'choice'
   needed = 'text', 'choices'
 
-  def read(self, config, tokenizer):
-    """Reads and encodes tables; rows of all files have equally many choices."""
-    data = super().read(config, tokenizer)
-    counts = {name: x.choices for name, x in data.splits.items()}
+  def list_labels(self, source, contents):
+    """Returns (); rows of all files have equally many choices."""
+    counts = {split: len(x.pairs[0]) for split, x in contents.items()}
     if len(set(counts.values())) > 1:
-      said = ', '.join(f'{name} has {n}' for name, n in counts.items())
+      said = ', '.join(f'{split} has {n}' for split, n in counts.items())
       raise errors.UserError(
         f'rows must have equally many choices, but of {said}; fill them up.'
       )
-    return data
+    return super().list_labels(source, contents)
 
   def read_table(self, table, columns, needs_label, asked):
     """Returns the rows of a table; each `pair` is a tuple of all choices."""
@@ -95,13 +89,13 @@ class Choices(row_task.RowTask):
     facts['counts'].append(errors.count(choices, 'choice'))
     return ChoiceRows(encoded, numbers, choices), facts
 
-  def list_columns(self, config):
-    return config.data.text, config.data.pair, config.data.choices
+  def list_columns(self, source):
+    return source.text, source.pair, source.choices
 
-  def list_shapes(self, config, module, phase, rows):
-    shape = rows, _count(config), phase.seq_length  # [B, N, S]
+  def list_shapes(self, f, module, phase, rows):
+    shape = rows, f.num_choices or _USUAL, phase.seq_length  # [B, N, S]
     inputs = dict.fromkeys(INPUTS, jax.ShapeDtypeStruct(shape, jnp.int32))
-    return super().list_shapes(config, module, phase, rows) | inputs
+    return super().list_shapes(f, module, phase, rows) | inputs
 
   def compute_sums(self, module, params, batch, key, settings=None):
     """Returns the sums, and {'logits': [B, N]}."""
@@ -113,22 +107,14 @@ class Choices(row_task.RowTask):
     logits = logits.reshape(rows, choices)
     return supervised.sum_classes(logits, batch), {'logits': logits}
 
-  def list_sums(self, config, module):
-    return supervised.SUMS, {}, math.log(_count(config))
+  def list_sums(self, f, module):
+    return supervised.SUMS, {}, math.log(f.num_choices or _USUAL)
 
-  def list_metrics(self, labels, asked=None):
+  def list_metrics(self, labels, f=None):
     return ('accuracy',)
-
-  def describe_prediction(self, config, labels):
-    return 'which of several texts goes best with another'
 
 
 TASK = Choices()
-
-
-def _count(config) -> int:
-  """Returns the number of choices per row; SWAG's if no data is read."""
-  return config.finetuning.num_choices or _USUAL
 
 
 def _read_choices(table, name, asked) -> list[tuple[str, ...]]:

@@ -1,32 +1,32 @@
-"""The task of classifying, or rating, a text or a pair of texts."""
+"""The task of classifying, or rating, a text or a pair of texts.
+
+Also in GPT's form ("Improving language understanding by generative pre-training",
+section 3.2), where half of the language model's loss is added (equation 5).
+"""
 
 import dataclasses
 import math
-import os
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, gpt_form, metrics, row_task, supervised
-from bert_jax.finetuning.readers import examples, splits, table_files
+from bert_jax.finetuning import encode, metrics, row_task, supervised
+from bert_jax.finetuning.readers import examples, splits
 from bert_jax.model import classifier
-from bert_jax.runtime import files
+from bert_jax.ops import tied_decoder
 
-_LOW, _HIGH = 0, 5  # the range of scores in STS-B
+_LM_LOSS, _LM_WEIGHT = 'half_lm_loss', 0.5  # of the language model
 
 
 @dataclasses.dataclass(frozen=True)
 class TextRows(encode.Rows):
-  """Rows with classes, int32 [N], or numbers, float32 [N], for labels.
-
-  Attributes:
-    ids: names of the rows in a submission.
-  """
+  """Rows with classes, int32 [N], or numbers, float32 [N], for labels."""
 
   numbers: bool
-  ids: list[str]
+  ids: list[str]  # names of the rows in a submission
 
   def list_ids(self):
     return self.ids
@@ -49,46 +49,41 @@ class Classes(row_task.RowTask):
       return examples.read_glue(source.glue, split, path)
     return super().read_file(source, split, path)
 
-  def list_labels(self, config, read):
-    super().list_labels(config, read)
-    known = splits.find_glue(config.finetuning.glue)
-    if known or config.finetuning.regression:
+  def list_labels(self, source, contents):
+    super().list_labels(source, contents)
+    known = splits.find_glue(source.glue)
+    if known or source.regression:
       return known.labels if known else ()
-    labels = examples.list_classes(read['train'])
+    labels = examples.list_classes(contents['train'])
     if len(labels) < 2:
       raise errors.UserError(
-        f'{config.data.input} has only the label {labels[0]!r}; there is nothing '
+        f'{source.input} has only the label {labels[0]!r}; there is nothing '
         'to tell apart. For numbers set finetuning.regression=True.'
       )
     return labels
 
   def encode(self, how, content, labels, split=''):
-    numbers = None
+    numbers, facts = None, row_task.list_facts(content)
     if all(x.label for x in content.units):
       numbers = examples.number_labels(content, labels)
-    facts = row_task.list_facts(content)
-    if numbers is not None and labels:
-      counts = np.bincount(numbers, minlength=len(labels)).tolist()
-      facts['labels'] = dict(zip(labels, counts, strict=True))
-    elif numbers is not None:
-      facts['labels'] = {
-        x: float(getattr(numbers, x)()) for x in ('min', 'max')
-      }
-    encoded = row_task.encode_texts(how, content.texts, content.pairs)
+      counts = [float(numbers.min()), float(numbers.max())]
+      if labels:
+        counts = np.bincount(numbers, minlength=len(labels)).tolist()
+      facts['labels'] = dict(zip(labels or ('min', 'max'), counts, strict=True))
+    encoded = encode.encode_texts(how, content.texts, content.pairs)
     ids = [x.id for x in content.units]
     return TextRows(encoded, numbers, not labels, ids), facts
 
-  def list_shapes(self, config, module, phase, rows):
-    shapes = super().list_shapes(config, module, phase, rows)
+  def list_shapes(self, f, module, phase, rows):
+    shapes = super().list_shapes(f, module, phase, rows)
     if module.outputs == 1:
       shapes['labels'] = jax.ShapeDtypeStruct((rows,), jnp.float32)
     return shapes
 
   def compute_sums(self, module, params, batch, key, settings=None):
     sums = {}
-    if _is_gpt(module):
-      logits, lm_loss = gpt_form.compute(module, params, batch, key)
-      sums[gpt_form.LOSS] = lm_loss
+    if isinstance(module, classifier.GptClassifier):
+      logits, sums[_LM_LOSS] = _compute_gpt(module, params, batch, key)
     else:
       logits = supervised.apply(module, params, batch, key)
     if module.outputs == 1:
@@ -98,56 +93,42 @@ class Classes(row_task.RowTask):
       sums |= supervised.sum_classes(logits, batch)
     return sums, {'logits': logits}
 
-  def list_sums(self, config, module):
+  def list_sums(self, f, module):
     """Returns sums of classes or numbers; GPT's form adds the tokens' loss."""
-    numbers, gpt = module.outputs == 1, _is_gpt(module)
+    numbers = module.outputs == 1
+    gpt = isinstance(module, classifier.GptClassifier)
     return (
       ('squared_error',) if numbers else supervised.SUMS,
-      {gpt_form.LOSS: gpt_form.count_tokens} if gpt else {},
+      {_LM_LOSS: lambda batch: jnp.sum(_weigh_tokens(batch))} if gpt else {},
       None if numbers or gpt else math.log(module.outputs),
     )
 
-  def list_metrics(self, labels, asked=None):
-    if asked and asked.metrics:
-      return metrics.check(asked.metrics, labels)
-    if asked and asked.glue:
-      return splits.find_glue(asked.glue).metrics
+  def list_metrics(self, labels, f=None):
+    if f and f.metrics:
+      return metrics.check(f.metrics, labels)
+    if f and f.glue:
+      return splits.find_glue(f.glue).metrics
     if labels:
       return 'accuracy', 'macro_f1', 'matthews'
     return 'pearson', 'spearman', 'mean_squared_error'
-
-  def write_more(self, config, workdir, data, predicted):
-    """Writes a GLUE task's test predictions in its leaderboard's form."""
-    known = splits.find_glue(config.finetuning.glue)
-    names = known.submissions if known else {}
-    names = {split: names[split] for split in predicted if split in names}
-    if not names:
-      return []
-
-    def fill(new):
-      for split, name in names.items():
-        chosen = predicted[split]['chosen']
-        if data.labels:
-          shown = [data.labels[i] for i in chosen]
-        else:
-          shown = [f'{x:.3f}' for x in np.clip(chosen, _LOW, _HIGH)]
-        rows = zip(data.splits[split].ids, shown, strict=True)
-        table_files.write_tsv(
-          os.path.join(new, name), [['index', 'prediction'], *rows]
-        )
-
-    folder = os.path.join(workdir, 'submission')
-    files.write_folder(folder, list(known.submissions.values()), fill)
-    return [('submission', "files for GLUE's leaderboard")]
-
-  def describe_constant(self, config, labels):
-    if not labels:
-      return 'always predicts the mean of the training rows'
-    return super().describe_constant(config, labels)
 
 
 TASK = Classes()
 
 
-def _is_gpt(module) -> bool:
-  return isinstance(module, classifier.GptClassifier)
+def _weigh_tokens(batch: dict[str, jax.Array]) -> jax.Array:
+  """Returns the weight of each token to predict, float32 [B, S - 1]."""
+  tokens = batch['input_mask'][:, 1:].astype(jnp.float32)
+  return tokens * batch['label_weights'][:, None]
+
+
+def _compute_gpt(module, params: Any, batch: dict[str, jax.Array], key):
+  """Returns (logits [B, C], half the language model's loss over the batch)."""
+  logits, inputs = supervised.apply(module, params, batch, key, 'with_tokens')
+  loss, _ = tied_decoder.sum_losses(
+    *inputs,
+    module.config.vocab_size,
+    batch['input_ids'][:, 1:],
+    _weigh_tokens(batch),
+  )
+  return logits, _LM_WEIGHT * loss

@@ -8,13 +8,16 @@ docs/finetuning.md has figures.
 """
 
 import math
+from typing import Any
 
 from ml_collections import config_dict
 
+from bert_jax import errors
 from bert_jax.config import recipes
-from bert_jax.finetuning import buckets, starting, supervised
+from bert_jax.finetuning import batches, starting
 from bert_jax.inference import padding
 from bert_jax.model import classifier
+from bert_jax.train import task
 from bert_jax.workdir import claim
 
 _LENGTH_STEP = 8  # tokens
@@ -28,42 +31,45 @@ _FEW = 100  # updates
 
 
 def complete(
-  config: config_dict.ConfigDict, data: supervised.Data, workdir: str
+  config: config_dict.ConfigDict, data: Any, workdir: str
 ) -> config_dict.ConfigDict:
   """Returns the config with what follows from the data, and prints the plan.
 
-  These are the learning rate and the epochs, the number of classes, what a new
-  head's biases start at, the number of steps (from the epochs) and of steps of the
-  warm-up, the sequence length, lowered to the longest row, and how batches avoid
-  padding. A run that has begun has them already.
+  A run that has begun has that already.
   """
   c, rows = config.copy_and_resolve_references(), data.splits['train'].size
   if not claim.is_final(workdir):
     _fill_from_data(c, data, rows)
-  print(f'{describe(c, rows)}\n{buckets.describe(c)}', flush=True)
+  [phase] = task.list_phases(c)
+  lengths = (phase.seq_length,)
+  if c.finetuning.by_length:
+    lengths = batches.list_lengths(phase)
+  of = errors.listing([*map(str, lengths)])
+  print(f'{describe(c, rows)}\nbatches of {of} tokens', flush=True)
   return c
 
 
 def _fill_from_data(c, data, rows):
-  train = data.splits['train']
-  c.finetuning.outputs = len(data.labels) or 1
-  c.finetuning.num_choices = getattr(train, 'choices', 0)
-  asked = c.finetuning.max_length = max(c.phases.seq_length)
+  train, f = data.splits['train'], c.finetuning
+  f.outputs = len(data.labels) or 1
+  f.num_choices = getattr(train, 'choices', 0)
+  asked = f.max_length = max(c.phases.seq_length)
   longest = max(int(x.lengths.max()) for x in data.splits.values())
   c.phases.seq_length = (padding.round_up(longest, _LENGTH_STEP, asked),)
   rate, epochs = choose(c, rows)
   c.optimizer.learning_rate = c.optimizer.learning_rate or rate
-  c.finetuning.epochs = c.finetuning.epochs or epochs
-  if c.finetuning.head_bias == 'auto':
-    known = (
-      c.task in starting.WITH_BIASES and c.model.hidden_size < _PAPERS_SIZE
+  f.epochs = f.epochs or epochs
+  if f.head_bias == 'auto':
+    small = c.model.hidden_size < _PAPERS_SIZE
+    f.head_bias = (
+      'labels' if small and c.task in starting.WITH_BIASES else 'zeros'
     )
-    c.finetuning.head_bias = 'labels' if known else 'zeros'
   [batch_size] = c.phases.batch_size
-  steps = max(1, int(c.finetuning.epochs * rows / batch_size))
+  steps = max(1, int(f.epochs * rows / batch_size))
   c.phases.steps = (steps,)
-  c.optimizer.warmup_steps = int(c.finetuning.warmup * steps)
-  c.finetuning.by_length = c.finetuning.by_length and buckets.pays(c)
+  c.optimizer.warmup_steps = int(f.warmup * steps)
+  [phase] = task.list_phases(c)
+  f.by_length = f.by_length and batches.pays(phase, c.model)
   # After each epoch, but ten times at most.
   often = max(-(-rows // batch_size), -(-steps // 10))
   c.eval.every = c.eval.every or often
@@ -89,17 +95,16 @@ def choose(c: config_dict.ConfigDict, rows: int) -> tuple[float, float]:
 def describe(c: config_dict.ConfigDict, rows: int) -> str:
   """Returns a line on what a completed run is going to do, and why."""
   [batch_size], [steps] = c.phases.batch_size, c.phases.steps
+  given = c.optimizer.learning_rate, c.finetuning.epochs
   rate, epochs = choose(c, rows)
-  few = ', which is few' if steps < _FEW else ''
-  plan = (
-    f'{steps:,} updates{few}: {_count(c.finetuning.epochs)} of {rows:,} rows in '
-    f'batches of {batch_size}, learning rate {c.optimizer.learning_rate:g}'
+  word = 'for'
+  if given != (rate, epochs):
+    word = f'not {_count(epochs)} at {rate:g}, the default for'
+  return (
+    f'{steps:,} updates{", which is few" if steps < _FEW else ""}: '
+    f'{_count(given[1])} of {rows:,} rows in batches of {batch_size}, learning '
+    f'rate {given[0]:g} ({word} a hidden size of {c.model.hidden_size})'
   )
-  chosen = (c.optimizer.learning_rate, c.finetuning.epochs) == (rate, epochs)
-  word = (
-    'for' if chosen else f'not {_count(epochs)} at {rate:g}, the default for'
-  )
-  return f'{plan} ({word} a hidden size of {c.model.hidden_size})'
 
 
 def _count(epochs: float) -> str:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bert_jax import errors
 from bert_jax.inference import padding
 from bert_jax.model import classifier
 from bert_jax.tokenization.tokenizer import SPECIAL, Tokenizer
@@ -15,17 +16,11 @@ from bert_jax.train import task
 
 
 class How(NamedTuple):
-  """How texts become rows of a model.
-
-  Attributes:
-    length: tokens of a row, at most.
-    form: `bert` or `gpt`, see `gpt_form`.
-    settings: how answers are found in passages, if that is the task.
-  """
+  """How texts become rows of a model."""
 
   tokenizer: Tokenizer
-  length: int
-  form: str = 'bert'
+  length: int  # tokens of a row, at most
+  form: str = 'bert'  # or 'gpt', see `join_gpt`
   settings: classifier.Spans | None = None
 
 
@@ -50,11 +45,7 @@ def truncate(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-  """Returns the ids of each text, without [CLS] and [SEP].
-
-  '[MASK]' and other special tokens in a text become those tokens' ids, as in
-  `Tokenizer.encode`.
-  """
+  """Returns the ids of each text, without [CLS] and [SEP], but with '[MASK]'."""
   ids = tokenizer.ids(texts)
   for i, text in enumerate(texts):
     if any(token in text for token in SPECIAL):
@@ -69,10 +60,10 @@ def join(
   max_length: int,
   frame: Sequence[int] = (),
 ) -> padding.Encoded:
-  """Makes rows of the ids of texts, or of pairs.
+  """Makes rows of the ids of texts, or of pairs, see `truncate`.
 
   Args:
-    max_length: tokens, at least 5; longer rows are truncated, see `truncate`.
+    max_length: tokens, at least 5.
     frame: ids before, between and after the texts; () is [CLS], [SEP], [SEP].
   """
   frame = frame or (tokenizer.cls_id, tokenizer.sep_id, tokenizer.sep_id)
@@ -89,19 +80,51 @@ def join(
   return padding.chain(tokenizer, rows, sizes, truncated)
 
 
+# GPT's form of rows ("Improving language understanding by generative
+# pre-training", section 3.3) has tokens of its own, new in fine-tuning.
+GPT_TOKENS = '[START]', '[DELIMITER]', '[EXTRACT]'
+
+
+def extend(tokenizer: Tokenizer) -> Tokenizer:
+  """Returns the tokenizer with `GPT_TOKENS` at the end of its vocabulary."""
+  known = sorted(set(GPT_TOKENS) & set(tokenizer.vocab))
+  if known:
+    raise errors.UserError(
+      f'the vocabulary of init_from has {known[0]} already, which '
+      'finetuning.form=gpt adds; start from a model that was only pre-trained.'
+    )
+  return dataclasses.replace(tokenizer, vocab=(*tokenizer.vocab, *GPT_TOKENS))
+
+
+def join_gpt(
+  tokenizer: Tokenizer,
+  firsts: Sequence[list[int]],
+  seconds: Sequence[list[int]] | None,
+  max_length: int,
+) -> padding.Encoded:
+  """Makes rows of one segment in GPT's form, see `join`."""
+  frame = range(tokenizer.size - 3, tokenizer.size)
+  rows = join(tokenizer, firsts, seconds, max_length, frame)
+  return rows._replace(firsts=rows.lengths.astype(rows.firsts.dtype))
+
+
+def encode_texts(
+  how: How, texts: Sequence[str], pairs: Sequence[str] | None
+) -> padding.Encoded:
+  """Returns rows of texts or, unless `pairs` is None, of pairs of texts."""
+  firsts = tokenize(how.tokenizer, texts)
+  seconds = pairs and tokenize(how.tokenizer, pairs)
+  make = join_gpt if how.form == 'gpt' else join
+  return make(how.tokenizer, firsts, seconds, how.length)
+
+
 @dataclasses.dataclass(frozen=True)
 class Rows:
-  """N rows. A task may add fields, which are arrays or JSON values.
-
-  Attributes:
-    encoded: N rows of ids.
-    labels: what is to be learnt for each row; None if unknown.
-    label_shape: shape of a row's labels.
-  """
+  """N rows. A task may add fields, which are arrays or JSON values."""
 
   encoded: padding.Encoded
-  labels: np.ndarray | None
-  label_shape: ClassVar[tuple[int, ...]] = ()
+  labels: np.ndarray | None  # what is to be learnt of each row, if known
+  label_shape: ClassVar[tuple[int, ...]] = ()  # of a row
 
   @property
   def size(self) -> int:
@@ -113,31 +136,25 @@ class Rows:
     return self.encoded.lengths
 
   def count(self) -> int:
-    """Returns the number of predictions, such as one per word."""
+    """Returns the number of predictions, such as of words."""
     return self.size
 
   def list_ids(self) -> Sequence[Any]:
-    """Returns the names of the rows in files of predictions: their numbers."""
+    """Returns the names of the rows in files of predictions."""
     return range(self.size)
 
   def make_inputs(
     self, rows: np.ndarray, length: int, pad_id: int
   ) -> dict[str, np.ndarray]:
-    """Returns the model's inputs for some rows, see `Encoded.make_batch`."""
     return self.encoded.make_batch(rows, length, pad_id)
 
   def make_batch(
     self, rows: np.ndarray, length: int, pad_id: int
   ) -> task.Batch:
-    """Returns the batch of some rows.
+    """Returns the batch of rows [b], padded to `length` tokens.
 
-    Args:
-      rows: their numbers, [b].
-      length: tokens that they are padded to.
-
-    Returns:
-      What the model reads, [b, ...]; `labels`, 0 if unknown; and
-      `label_weights`, 1 where a label counts.
+    It has what the model reads, [b, ...]; `labels`, 0 if unknown; and
+    `label_weights`, 1 where a label counts.
     """
     labels = np.zeros((len(rows), *self.label_shape), np.int32)
     return self.make_inputs(rows, length, pad_id) | {
@@ -161,8 +178,7 @@ class Rows:
       kept: what was kept so far, of all rows; None at first.
       rows: numbers of the batch's rows, [b].
       outputs: {name: [B, ...]}, of which the first b are of these rows.
-      whole: whether to keep the logits of classes, too, which for many rows and
-        classes may not fit into memory.
+      whole: whether to keep the logits of classes, too, which may be many.
     """
     logits = outputs['logits']
     if logits.shape[1] == 1:
@@ -177,7 +193,7 @@ class Rows:
     rows: np.ndarray,
     outputs: dict[str, np.ndarray],
   ) -> dict[str, np.ndarray]:
-    """Writes a batch's values into the arrays of all rows, [N, ...]."""
+    """Puts a batch's values into the arrays of all rows, [N, ...]."""
     if kept is None:
       kept = {
         name: np.zeros((self.size, *x.shape[1:]), x.dtype)

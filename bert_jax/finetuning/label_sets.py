@@ -33,23 +33,25 @@ class LabelSets(row_task.RowTask):
 
   name = 'multi_label'
   pipeline, auto = 'text-classification', 'SequenceClassification'
+  predicts = 'any number of {:,} labels, which `config.json` lists'
+  constant = 'the labels that have the best micro F1 together'
   tuned = 'a text has a label if its probability is above {:.3f}'
 
   def read_table(self, table, columns, needs_label, asked):
     return label_lists.read(table, columns, needs_label, asked)
 
-  def list_labels(self, config, read):
-    super().list_labels(config, read)
-    labels = examples.list_classes(read['train'].flatten())
+  def list_labels(self, source, contents):
+    super().list_labels(source, contents)
+    labels = examples.list_classes(contents['train'].flatten())
     if not labels:
       raise errors.UserError(
-        f'{config.data.input} has no training row with a label; is it in '
-        f'data.label={config.data.label}?'
+        f'{source.input} has no training row with a label; is it in '
+        f'data.label={source.label}?'
       )
     return labels
 
   def encode(self, how, content, labels, split=''):
-    encoded = row_task.encode_texts(how, content.texts, content.pairs)
+    encoded = encode.encode_texts(how, content.texts, content.pairs)
     facts, truth = row_task.list_facts(content), None
     if all(x.label != '' for x in content.units):
       sizes = [len(x.label) for x in content.units]
@@ -61,9 +63,9 @@ class LabelSets(row_task.RowTask):
       facts['labels'] = dict(zip(labels, counts, strict=True))
     return LabelRows(encoded, truth, [len(labels)]), facts
 
-  def list_shapes(self, config, module, phase, rows):
+  def list_shapes(self, f, module, phase, rows):
     labels = jax.ShapeDtypeStruct((rows, module.outputs), jnp.int32)
-    shapes = super().list_shapes(config, module, phase, rows)
+    shapes = super().list_shapes(f, module, phase, rows)
     return shapes | {'labels': labels}
 
   def compute_sums(self, module, params, batch, key, settings=None):
@@ -73,7 +75,7 @@ class LabelSets(row_task.RowTask):
     loss = jnp.sum(jnp.mean(each, -1) * batch['label_weights'])
     return {'cross_entropy': loss}, {'probabilities': jax.nn.sigmoid(logits)}
 
-  def list_sums(self, config, module):
+  def list_sums(self, f, module):
     return ('cross_entropy',), {}, math.log(2)
 
   def find_bias(self, rows, count):
@@ -89,26 +91,20 @@ class LabelSets(row_task.RowTask):
       settings = settings._replace(threshold=threshold)
     return kept | {'chosen': likely > settings.threshold}, settings
 
-  def list_metrics(self, labels, asked=None):
+  def list_metrics(self, labels, f=None):
     return metrics.OF_SETS
 
-  def measure(self, names, labels, split, predicted):
-    return metrics.score_sets(split.labels, predicted['chosen'])
-
-  def compare(self, names, labels, split, predicted, train):
-    return metrics.compare_sets(labels, split.labels, predicted['chosen'])
+  def compare(self, names, labels, split, predicted, train=None):
+    truth, chosen = split.labels, predicted['chosen']
+    if train is None:
+      return {'metrics': metrics.score_sets(truth, chosen)}
+    return metrics.compare_sets(labels, truth, chosen)
 
   def find_problem(self, scored, predicted):
     _, sets = np.unique(predicted['chosen'], axis=0, return_inverse=True)
     # What is not finite stays so.
     sets = sets.ravel() + 0 * predicted['probabilities'].sum(1)
     return metrics.find_problem(scored, sets)
-
-  def describe_prediction(self, config, labels):
-    return f'any number of {len(labels):,} labels, which `config.json` lists'
-
-  def describe_constant(self, config, labels):
-    return 'always predicts the labels that have the best micro F1 together'
 
 
 TASK = LabelSets()

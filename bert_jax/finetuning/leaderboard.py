@@ -1,19 +1,46 @@
-"""What GLUE's leaderboard takes: a zip of the predictions of all tasks."""
+"""What GLUE's leaderboard takes: each task's predictions, and a zip of all."""
 
+import dataclasses
 import os
 import statistics
 import zipfile
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from ml_collections import config_dict
 
-from bert_jax.finetuning.readers import examples, glue, splits
+from bert_jax.finetuning.readers import examples, glue, splits, table_files
 from bert_jax.runtime import files, storage
 
 # Its dev rows contradict its training rows: the paper leaves it out of the mean
 # and predicts the commonest class.
 LEFT_OUT = 'wnli'
+_LOW, _HIGH = 0, 5  # the range of scores in STS-B
+
+
+def write_task(
+  name: str, workdir: str, data: Any, predicted: Mapping[str, dict]
+) -> bool:
+  """Writes a task's predictions for its test files, if it has any."""
+  known = glue.TASKS[name]
+  names = {x: y for x, y in known.submissions.items() if x in predicted}
+
+  def fill(new):
+    for split, file in names.items():
+      chosen = predicted[split]['chosen']
+      if data.labels:
+        shown = [data.labels[i] for i in chosen]
+      else:
+        shown = [f'{x:.3f}' for x in np.clip(chosen, _LOW, _HIGH)]
+      rows = zip(data.splits[split].ids, shown, strict=True)
+      table = [('index', 'prediction'), *rows]
+      table_files.write_table(os.path.join(new, file), table)
+
+  if names:
+    folder = os.path.join(workdir, 'submission')
+    files.write_folder(folder, list(known.submissions.values()), fill)
+  return bool(names)
 
 
 def write(
@@ -33,7 +60,7 @@ def write(
   if not texts:
     return None
   if LEFT_OUT in splits.list_glue(config.data.input):
-    texts |= _predict_commonest(config)
+    texts |= _predict_commonest(splits.get_source(config))
   wanted = [
     x for task in glue.TASKS.values() for x in task.submissions.values()
   ]
@@ -49,11 +76,9 @@ def write(
   return [name for name in wanted if name not in texts]
 
 
-def _predict_commonest(config) -> dict[str, str]:
+def _predict_commonest(source: splits.Source) -> dict[str, str]:
   """Returns WNLI's file, with the commonest training class, if it has a test."""
-  c = config.copy_and_resolve_references()
-  c.finetuning.glue = LEFT_OUT
-  paths = splits.find_files(splits.get_source(c))
+  paths = splits.find_files(dataclasses.replace(source, glue=LEFT_OUT))
   if 'test' not in paths:
     return {}
   train, test = (

@@ -92,11 +92,7 @@ def check(asked: str, labels: Sequence[str]) -> list[str]:
 def score(
   names: Sequence[str], truth: np.ndarray, predicted: np.ndarray
 ) -> dict[str, float]:
-  """Returns {metric: value} of predictions, [N].
-
-  Args:
-    names: of `_OF_COUNTS` for classes, which are integers, or of `_OF_NUMBERS`.
-  """
+  """Returns {metric: value} of predictions, [N], of classes or of numbers."""
   functions, pair = _OF_NUMBERS, (truth, predicted)
   if names[0] in _OF_COUNTS:
     functions, pair = _OF_COUNTS, _count(truth, predicted)
@@ -122,10 +118,6 @@ def compare(
   whichever scores better, or the mean of the training rows. Rows are drawn anew
   with replacement, always with the same seed. That covers the choice of the dev
   rows, not the training run: other seeds differ by more on small data.
-
-  Args:
-    names: as in `score`; the first decides.
-    train: classes or numbers of the training rows.
 
   Returns:
     `metrics` and `baseline` (of the constant), {metric: value}; `intervals`,
@@ -161,16 +153,12 @@ def compare_sums(
   score: Callable[[np.ndarray], dict[str, Any]],
   trials: dict[str, float],
 ) -> dict[str, Any]:
-  """Compares values of N units, such as counts of entities, with a constant's.
+  """Compares values [N, M] of N units, such as counts of entities, as `compare`.
 
   Args:
-    values: of each unit, [N, M].
-    constant: a constant's, [N, M], or [1, M] if they are all the same.
+    constant: a constant's values, [N, M], or [1, M] if they are all the same.
     score: (sums of values [..., M]) -> {metric: [...]}; the first decides.
     trials: {metric: of how many trials it is a share}.
-
-  Returns:
-    As `compare`; resamples are of units.
   """
   constant = np.broadcast_to(constant, values.shape)
   scores, baseline = (
@@ -192,7 +180,7 @@ def _sum_drawn(values, rows):
 
 
 def _assemble(values, drawn, bounds, baseline, others) -> dict[str, Any]:
-  """Returns `compare`'s result, given scores in R resamples, [R] by metric."""
+  """Returns the result of `compare`, given scores in resamples, [R] by metric."""
   return {
     'metrics': values,
     'intervals': {
@@ -210,11 +198,10 @@ def _assemble(values, drawn, bounds, baseline, others) -> dict[str, Any]:
 def describe_classes(
   labels: Sequence[str], truth: np.ndarray, predicted: np.ndarray
 ) -> dict[str, dict]:
-  """Returns how well each class, of rows [N], is distinguished from the others.
+  """Returns how well each class, of rows [N], is told from the others.
 
-  Returns:
-    `classes`, {class: its precision, recall, F1 and rows}; `confusion`, {true
-    class: {predicted class: rows}}, without empty pairs.
+  These are `classes`, {class: its precision, recall, F1 and rows}; `confusion`,
+  {true class: {predicted class: rows}}, without empty pairs.
   """
   cells, rows = np.unique([truth, predicted], axis=1, return_counts=True)
   confusion: dict[str, dict[str, int]] = {}
@@ -238,10 +225,7 @@ def _describe_each(labels, there, given, hits) -> dict[str, dict]:
 
 
 def score_sets(truth: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
-  """Returns {metric: value} of sets of labels, 0 or 1 [N, C].
-
-  A set is right by `subset_accuracy` if all of its labels are.
-  """
+  """Returns {metric: value} of sets of labels, 0 or 1 [N, C]."""
   scores = _divide_sets(_count_sets(truth, chosen).sum(0))
   return {name: float(x) for name, x in scores.items()}
 
@@ -286,11 +270,7 @@ def _divide_sets(sums):
 def choose_threshold(truth: np.ndarray, likely: np.ndarray) -> float:
   """Returns the probability above which labels have the best micro F1.
 
-  It is half-way between two of them; 0.5 if no row has a label.
-
-  Args:
-    truth: which rows have which labels, 0 or 1 [N, C].
-    likely: their probabilities, [N, C].
+  It is half-way between two of `likely`; 0.5 if no row has a label.
 
   >>> likely = np.array([[0.9, 0.2], [0.4, 0.1]])
   >>> round(choose_threshold(np.array([[1, 0], [1, 0]]), likely), 3)
@@ -369,10 +349,7 @@ def predict_constant(labels: np.ndarray, size: int) -> np.ndarray:
 
 
 def find_problem(scored: dict[str, Any], predicted: np.ndarray) -> str | None:
-  """Says what is wrong with predictions, [N]; None if they beat the constant.
-
-  `scored` is from `compare`; its first metric, where more is better, decides.
-  """
+  """Says what is wrong with predictions, [N], scored by `compare`, if anything."""
   if not np.isfinite(predicted).all():
     return 'some predictions are not finite'
   if len(predicted) > 1 and np.ptp(predicted) < 1e-6:

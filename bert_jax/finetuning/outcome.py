@@ -11,7 +11,8 @@ from ml_collections import config_dict
 import bert_jax
 from bert_jax import errors
 from bert_jax.config import flatten, model_config
-from bert_jax.finetuning import completion, supervised
+from bert_jax.finetuning import completion, leaderboard, supervised, training
+from bert_jax.finetuning.readers import splits
 from bert_jax.inference import fine_tuned, trained_length
 from bert_jax.interop import hugging_face
 from bert_jax.model import classifier, parameters
@@ -19,6 +20,7 @@ from bert_jax.runtime import cards, files
 from bert_jax.train import task
 from bert_jax.workdir import fingerprint, log, paths
 
+_MOST = 20  # classes that a model card names
 # Fields that the model does not depend on, or that mean nothing here, except for
 # those of its data.
 _LEFT_OUT = (
@@ -31,32 +33,27 @@ _DATA = frozenset(
   'lowercase strip_accents'.split()
 )
 
+_THRESHOLD = """`model.config.task_specific_params['bert_jax']`, tuned on dev; \
+transformers does not apply it"""
+
 
 class Run(NamedTuple):
-  """A trained model and what it predicts.
-
-  Attributes:
-    task: what was learnt.
-    params: trained parameters, without padding rows of the vocabulary.
-    predicted: {split: predictions for it}, dev first.
-    settings: how answers were found, if that is the task.
-    step: of the parameters that are scored.
-  """
+  """A trained model and what it predicts."""
 
   task: supervised.Supervised
   config: config_dict.ConfigDict
   workdir: str
-  data: supervised.Data
-  params: Any
-  predicted: dict[str, Any]
-  settings: classifier.Spans | None
-  step: int
+  data: training.Data
+  params: Any  # trained, without padding rows of the vocabulary
+  predicted: dict[str, Any]  # by split, dev first
+  settings: Any  # of the predictions, as tuned on dev, if there are any
+  step: int  # of the parameters that are scored
 
 
 def finish(
   this: supervised.Supervised,
   config: config_dict.ConfigDict,
-  data: supervised.Data,
+  data: training.Data,
   workdir: str,
   params: Any,
   predictions: dict[str, Any],
@@ -88,8 +85,14 @@ def finish(
 
   directory = os.path.join(workdir, 'predictions')
   files.write_folder(directory, [f'*{this.extension}'], fill)
-  more = this.write_more(config, workdir, data, predicted)
-  _tell(run, results, _export(run, results), more)
+  written = {'results.json': 'the scores', 'predictions': 'of every row'}
+  problem = _export(run, results)
+  if problem is None:
+    written['export'] = 'the model, for Hugging Face transformers'
+  name = config.finetuning.glue
+  if name and leaderboard.write_task(name, workdir, data, predicted):
+    written['submission'] = "files for GLUE's leaderboard"
+  _tell(run, results, problem, written)
 
 
 def score(run: Run) -> dict[str, Any]:
@@ -128,7 +131,18 @@ def score(run: Run) -> dict[str, Any]:
 
 def _export(run, results) -> str | None:
   """Writes `export/` if transformers has such a model; else returns why not."""
-  config, head = run.config, make_head(run)
+  config, data, params = run.config, run.data, run.params
+  head = classifier.Head(
+    params['classifier']['kernel'],
+    params['classifier']['bias'],
+    data.labels,
+    config.finetuning.max_length,
+    run.task.list_columns(splits.get_source(config)),
+    task=run.task.name,
+    bilstm=params.get('bilstm'),
+    form=config.finetuning.form,
+    settings=run.settings,
+  )
   if not run.task.auto:
     return f'transformers has no class for {run.task.name}'
   if config.finetuning.features != fine_tuned.NO_FEATURES:
@@ -138,14 +152,14 @@ def _export(run, results) -> str | None:
     )
   if problem := hugging_face.find_problem(model_config(config), head):
     return problem
-  size = sum(x.size for x in jax.tree.leaves(run.params))
+  size = sum(x.size for x in jax.tree.leaves(params))
   facts = log.find_facts(log.read(paths.metrics(run.workdir)))
   hugging_face.export(
     paths.export(run.workdir),
-    {name: x for name, x in run.params.items() if name != 'classifier'},
+    {name: x for name, x in params.items() if name != 'classifier'},
     model_config(config),
-    run.data.tokenizer,
-    make_card(run.task, config, run.data.labels, results, size),
+    data.tokenizer,
+    make_card(run.task, config, data.labels, results, size),
     head,
     trained_length.find(
       config.phases, config.model.max_positions, run.step, facts
@@ -154,21 +168,7 @@ def _export(run, results) -> str | None:
   return None
 
 
-def make_head(run: Run) -> classifier.Head:
-  return classifier.Head(
-    run.params['classifier']['kernel'],
-    run.params['classifier']['bias'],
-    run.data.labels,
-    run.config.finetuning.max_length,
-    run.task.list_columns(run.config),
-    task=run.task.name,
-    bilstm=run.params.get('bilstm'),
-    form=run.config.finetuning.form,
-    settings=run.settings,
-  )
-
-
-def _tell(run, results, problem, more):
+def _tell(run, results, problem, written: dict[str, str]):
   named = {'dev': results} | results['other']
   print('\n'.join(run.task.describe_scores(named)))
   if results['select'] == 'best':
@@ -179,10 +179,7 @@ def _tell(run, results, problem, more):
   if results['problem']:
     advice = completion.advise(run.config, run.data.splits['train'].size)
     print(f'WARNING: {results["problem"]}; {advice}')
-  written = [('results.json', 'the scores'), ('predictions', 'of every row')]
-  if problem is None:
-    written.append(('export', 'the model, for Hugging Face transformers'))
-  for name, meaning in [*written, *more]:
+  for name, meaning in written.items():
     print(f'  {os.path.join(run.workdir, name)}: {meaning}')
   if problem:
     print(f'  no export: {problem}', flush=True)
@@ -210,17 +207,20 @@ def make_card(
     for field, value in flatten(config).items()
     if field in _DATA or not field.startswith(_LEFT_OUT)
   }
+  predicts = this.predicts.format(len(labels))
+  if not predicts and len(labels) > _MOST:
+    predicts = f'one of {len(labels):,} classes, which `config.json` lists'
   facts = {
     'parameters': parameters,
     'started from': cards.name_paths(config.init_from) or 'random weights',
     f'{this.counted} to train on': results['counts']['train'],
-    'predicts': this.describe_prediction(config, labels),
+    'predicts': predicts or ', '.join(f'`{x}`' for x in labels) or 'a number',
     'bert_jax': bert_jax.__version__,
   }
   about = {
     'intervals': f'by bootstrap over the {this.unit}s, at least as wide as '
     "Wilson's; of one seed",
-    'constant': this.describe_constant(config, labels),
+    'constant': this.constant,
   }
   if results['select'] == 'best':
     about['parameters of'] = (
@@ -237,26 +237,7 @@ def make_card(
   if results['problem']:
     about['**warning**'] = results['problem']
   head = ('split', this.counted, 'metric', 'value', '95 % interval', 'constant')
-  scores = cards.make_table(head, _list_scores(results))
-  sections = {
-    'Model': cards.list_facts(facts),
-    'Evaluation': f'{scores}\n\n{cards.list_facts(about)}',
-    'Loading': cards.show_loading(
-      f'AutoModelFor{this.auto}',
-      'predict --model=THIS_FOLDER --input=FILE --output=FILE',
-    ),
-    'Recipe': cards.list_fields(fields),
-  }
-  card = cards.make_card(f'BERT fine-tuned on {name}', sections)
-  return cards.make_metadata(this.pipeline) + card
-
-
-_THRESHOLD = """`model.config.task_specific_params['bert_jax']`, tuned on dev; \
-transformers does not apply it"""
-
-
-def _list_scores(results) -> list[tuple]:
-  return [
+  rows = [
     (
       split,
       f'{results["counts"][split]:,}',
@@ -268,3 +249,14 @@ def _list_scores(results) -> list[tuple]:
     for split, x in ({'dev': results} | results['other']).items()
     for metric, value in x['metrics'].items()
   ]
+  sections = {
+    'Model': cards.list_facts(facts),
+    'Evaluation': f'{cards.make_table(head, rows)}\n\n{cards.list_facts(about)}',
+    'Loading': cards.show_loading(
+      f'AutoModelFor{this.auto}',
+      'predict --model=THIS_FOLDER --input=FILE --output=FILE',
+    ),
+    'Recipe': cards.list_fields(fields),
+  }
+  card = cards.make_card(f'BERT fine-tuned on {name}', sections)
+  return cards.make_metadata(this.pipeline) + card

@@ -22,24 +22,17 @@ _CPU_TOKENS = 2048
 
 
 class Job(NamedTuple):
-  """What is to be predicted for a file; most fields are flags of `predict`.
+  """What is to be predicted for a file; most fields are flags of `predict`."""
 
-  Attributes:
-    path: of the model.
-    given: the file to predict for.
-    columns: of the text, of a second text and of choices; None is the training
-      data's.
-    keep: columns of a table to copy into the output; ('all',) is all.
-  """
-
-  path: str
+  path: str  # of the model
   model: source.Source
-  given: str
+  given: str  # the file
   output: str
+  # Of the text, a second text and choices; None is the training data's.
   columns: tuple[str | None, ...] = (None, None, None)
   batch_size: int = 32
   label: str = ''
-  keep: Sequence[str] = ()
+  keep: Sequence[str] = ()  # columns to copy into the output; ('all',) is all
 
 
 def get_how(model: source.Source) -> encode.How:
@@ -54,10 +47,7 @@ def predict_rows(
   batch_size: int,
   whole: bool = False,
 ) -> Any:
-  """Returns what `Rows.keep` keeps of the predictions for all rows of a split.
-
-  It computes in float32, without dropout.
-  """
+  """Returns what `Rows.keep` keeps of predictions in float32 for a split's rows."""
   head, kept = model.head, None
   trained_length.warn(model, split.lengths.tolist())
   config = dataclasses.replace(model.config, dtype='float32')
@@ -96,7 +86,7 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
   _check_flags(job, this)
   content = this.read_given(job)
   split, _ = this.encode(get_how(job.model), content, head.labels)
-  ids, texts = split.encoded.ids, supervised.list_texts(content)
+  ids, texts = split.encoded.ids, content.list_texts()
   unknown.tell(job.model.tokenizer, ids, texts, job.given)
   # Only JSONL has the probabilities of all classes.
   whole = job.output.endswith('.jsonl')
@@ -117,7 +107,7 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
 
 
 def check_head(path: str, model: source.Source):
-  """Raises errors.UserError if a model has no head that predicts."""
+  """Raises errors.UserError for a model without a head that predicts."""
   if model.head is None:
     raise errors.UserError(
       f'{path} has no head that predicts anything of a text; fine-tune it '
@@ -128,10 +118,7 @@ def check_head(path: str, model: source.Source):
 
 def _check_flags(job, this):
   if job.keep and not this.takes_keep:
-    raise errors.UserError(
-      f'--keep is for tables; {job.path} is a model for {this.name}, whose '
-      'output has the words or the ids of the input.'
-    )
+    raise errors.UserError(f'--keep is for tables, not for {this.name}.')
   if job.label and not this.takes_label:
     raise errors.UserError(
       '--label means nothing here, since answers are in the file; leave it out.'

@@ -1,6 +1,5 @@
 """The base of tasks with one class, number or choice per row of a table."""
 
-import csv
 import dataclasses
 import itertools
 import json
@@ -11,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, gpt_form, metrics, supervised
+from bert_jax.finetuning import encode, metrics, supervised
 from bert_jax.finetuning.readers import examples, splits, table_files
-from bert_jax.inference import padding
 from bert_jax.runtime import files
 
 # The flags that name the columns.
@@ -33,6 +31,10 @@ class RowTask(supervised.Supervised):
     needed: the columns without which nothing can be read.
   """
 
+  constant = (
+    'the commonest class of training, or of the split if better; of numbers, the '
+    'mean of training'
+  )
   takes_keep = True
   cut = 'row'
   needed: tuple[str, ...] = ('text',)
@@ -45,25 +47,24 @@ class RowTask(supervised.Supervised):
     return self.read_table(table, columns, split != 'test', examples.FIELDS)
 
   def read_table(self, table, columns, needs_label, asked):
-    """Returns the rows of a table; args as `examples.choose_columns`."""
+    """Returns the rows of a table, see `examples.choose_columns`."""
     return examples.choose_columns(table, columns, needs_label, asked)
 
-  def list_labels(self, config, read):
+  def list_labels(self, source, contents):
     """Returns (); checks that the rows of training and dev have labels."""
-    for split, rows in read.items():
+    for split, rows in contents.items():
       if split.startswith(('train', 'dev')):
         rows.check_labelled(split)
     return ()
 
-  def list_columns(self, config):
-    known = splits.find_glue(config.finetuning.glue) or config.data
+  def list_columns(self, source):
+    known = splits.find_glue(source.glue) or source
     return tuple(x for x in (known.text, known.pair) if x)
 
-  def measure(self, names, labels, split, predicted):
-    return metrics.score(names, split.labels, predicted['chosen'])
-
-  def compare(self, names, labels, split, predicted, train):
+  def compare(self, names, labels, split, predicted, train=None):
     truth, chosen = split.labels, predicted['chosen']
+    if train is None:
+      return {'metrics': metrics.score(names, truth, chosen)}
     scored = metrics.compare(names, truth, chosen, train.labels)
     if not labels:
       return scored
@@ -113,25 +114,15 @@ class RowTask(supervised.Supervised):
       print(f'without text: {rows}, the first in line {empty[0]}')
 
 
-def encode_texts(
-  how: encode.How, texts: Sequence[str], pairs: Sequence[str] | None
-) -> padding.Encoded:
-  """Returns rows of texts or, unless `pairs` is None, of pairs of texts."""
-  firsts = encode.tokenize(how.tokenizer, texts)
-  seconds = pairs and encode.tokenize(how.tokenizer, pairs)
-  join = gpt_form.join if how.form == 'gpt' else encode.join
-  return join(how.tokenizer, firsts, seconds, how.length)
-
-
 def list_facts(rows: examples.Examples) -> dict[str, Any]:
-  """Returns facts about rows, as `Supervised.encode` does."""
+  """Returns facts about rows, see `Supervised.encode`."""
   missing = [x.line for x in rows.units if x.label == '']
   some = missing if len(missing) < len(rows.units) else []
   wrong = {
-    'have no text, and are kept': rows.list_empty(),
-    'have too few columns, and are left out': rows.ragged,
-    'are labelled - or -1, which is none, and left out': rows.marked,
-    'have no label, so that none is scored': some,
+    'without text, but kept': rows.list_empty(),
+    'with too few columns, left out': rows.ragged,
+    'labelled - or -1, which is none, left out': rows.marked,
+    'without a label, not scored': some,
   }
   return {'counts': [errors.count(len(rows.units), 'row')], 'warnings': wrong}
 
@@ -141,9 +132,7 @@ def list_rows(
 ) -> Iterator[dict[str, Any]]:
   """Yields {column: value} of each row's prediction, see `RowTask`.
 
-  Args:
-    labels: names of the classes; () for numbers, and for choices, which are
-      named by number.
+  `labels` are () for numbers, and for choices, which are named by number.
   """
   likely = predicted.get('probabilities')
   if 'logits' in predicted:
@@ -160,7 +149,7 @@ def list_rows(
 
 
 def _name(labels, chosen):
-  """Returns the name of a class, the names of a set [C] of labels, or a number."""
+  """Returns the name of a class, those of a set [C] of labels, or a number."""
   if chosen.ndim:
     return [labels[i] for i in np.flatnonzero(chosen)]
   if np.issubdtype(chosen.dtype, np.floating):
@@ -191,23 +180,20 @@ def choose_kept(
       raise errors.UserError(
         f'--keep: {name!r} {problem}; {table.path} has {known}.'
       )
+  rows = [{name: row.get(name) for name in names} for _, row in table.rows]
   if output.endswith('.tsv'):
-    for (line, row), name in itertools.product(table.rows, names):
-      if not table_files.fits_tsv(str(row.get(name))):
-        problem = f'has a tab or a line feed in {name!r}'
-        advice = 'which a TSV file cannot hold; write a .csv or .jsonl file.'
-        raise errors.at_line(table.path, line, f'{problem}, {advice}')
-  return ({name: row.get(name) for name in names} for _, row in table.rows)
+    for (line, _), row in zip(table.rows, rows, strict=True):
+      if not all(table_files.fits_tsv(str(x)) for x in row.values()):
+        problem = 'has a tab or a line feed, which a TSV file cannot hold'
+        advice = 'write a .csv or .jsonl file.'
+        raise errors.at_line(table.path, line, f'{problem}; {advice}')
+  return iter(rows)
 
 
 def write(
   output: str, rows: Iterator[dict], kept: Iterator[dict] | None = None
 ):
-  """Writes rows, {column: value}, to a file, atomically.
-
-  Args:
-    kept: further columns of each row, before these.
-  """
+  """Writes rows, {column: value}, to a file, atomically; `kept` come before."""
   if kept is not None:
     rows = (x | y for x, y in zip(kept, rows, strict=True))
   files.write_file(output, lambda new: _write(new, output, rows))
@@ -223,23 +209,9 @@ def _write(new, output, rows):
     return
   rows = map(_flatten, rows)
   first = next(rows)
-  names = list(first)
-  fields = (
-    ['' if row[name] is None else str(row[name]) for name in names]
-    for row in itertools.chain([first], rows)
-  )
-  table = itertools.chain([names], fields)
-  if output.endswith('.tsv'):
-    table_files.write_tsv(new, table)
-    return
-  with table_files.open_new(new) as file:
-    plain, quoting = (
-      csv.writer(file, lineterminator='\n', quoting=x)
-      for x in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
-    )
-    for row in table:
-      # Python before 3.13 does not quote a carriage return of its own accord.
-      (quoting if any('\r' in x for x in row) else plain).writerow(row)
+  values = ([*x.values()] for x in itertools.chain([first], rows))
+  table = itertools.chain([[*first]], values)
+  table_files.write_table(new, table, os.path.splitext(output)[1])
 
 
 def _flatten(row):

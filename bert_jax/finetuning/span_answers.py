@@ -30,8 +30,7 @@ def rank(
   """Finds the likeliest answers in rows; nothing else of a row is kept.
 
   Google's code takes the 20 best first and the 20 best last tokens of a row,
-  anywhere, and drops impossible pairs. Here every possible answer is compared,
-  so none is missed.
+  anywhere, and drops impossible pairs. Here every possible answer is compared.
 
   Args:
     logits: of the first and the last token, float32 [B, S, 2].
@@ -69,18 +68,14 @@ def rank(
 
 
 class Candidates(NamedTuple):
-  """The likeliest answers to a question.
+  """The likeliest answers to a question."""
 
-  Attributes:
-    texts: parts of its passage, each once, the likeliest first; [] if nothing
-      in the passage can be an answer.
-    scores: logits of the first and of the last token of each, float64 [N, 2].
-    null: logits of [CLS] in the window where their sum is smallest, [2].
-  """
-
+  # Parts of its passage, each once, the likeliest first, if any can be an answer.
   texts: list[str]
-  scores: np.ndarray
-  null: np.ndarray
+  scores: (
+    np.ndarray
+  )  # logits of the first and last token of each, float64 [N, 2]
+  null: np.ndarray  # of [CLS] in the window where their sum is smallest, [2]
 
   @property
   def odds(self) -> float:
@@ -117,20 +112,14 @@ def list_candidates(
 
 
 class Answers(NamedTuple):
-  """The answers to the questions of a split.
-
-  Attributes:
-    texts: the chosen answers; '' is none.
-    threshold: odds above which a question has no answer; None if every question
-      has one.
-    scores: exact match and F1 of each question, [Q, 2]; None if the right
-      answers are not known.
-  """
+  """The answers to the questions of a split."""
 
   candidates: list[Candidates]
-  texts: list[str]
-  threshold: float | None
-  scores: np.ndarray | None
+  texts: list[str]  # the chosen ones; '' is none
+  threshold: (
+    float | None
+  )  # odds above which there is no answer, if there may be
+  scores: np.ndarray | None  # exact match and F1, [Q, 2], if they are known
 
 
 def choose(
@@ -157,12 +146,6 @@ def choose(
   return Answers(candidates, texts, threshold, scores)
 
 
-def summarise(scores: np.ndarray) -> dict[str, float]:
-  """Returns the mean F1 and exact match of scores [Q, 2]."""
-  exact, f1 = scores.mean(0)
-  return {'f1': float(f1), 'exact_match': float(exact)}
-
-
 def compare(scores: np.ndarray, constant: np.ndarray) -> dict[str, Any]:
   """Compares scores [Q, 2] with a constant's."""
   size = len(scores)
@@ -177,7 +160,7 @@ def compare(scores: np.ndarray, constant: np.ndarray) -> dict[str, Any]:
 def predict_constant(
   answers: Sequence[Sequence[str]], unanswerable: bool
 ) -> str:
-  """Returns the commonest answer or, if a question may have none, ''."""
+  """Returns the commonest answer or, where there may be none, ''."""
   if unanswerable:
     return ''
   # A file to predict for may have questions without an answer all the same.
@@ -240,7 +223,7 @@ def score(answers: Sequence[str], right: Sequence[Sequence[str]]) -> np.ndarray:
 def find_threshold(
   odds: np.ndarray, scores: np.ndarray, answerable: np.ndarray
 ) -> float:
-  """Finds the odds above which a question is best left without an answer.
+  """Finds the odds above which questions are best left without an answer.
 
   Like SQuAD 2.0's script, it maximises the mean F1. Of equally good thresholds
   it returns the lowest: the odds of a question, or less than all odds.
@@ -248,7 +231,6 @@ def find_threshold(
   Args:
     odds: of each question having no answer, [Q].
     scores: F1 of each question's best answer, [Q].
-    answerable: whether each question has an answer, bool [Q].
   """
   order = np.argsort(odds, kind='stable')
   # The gain from answering a question: an unanswerable one loses its point.

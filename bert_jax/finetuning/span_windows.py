@@ -19,48 +19,33 @@ from bert_jax.tokenization import offsets
 
 @dataclasses.dataclass(frozen=True)
 class Questions(encode.Rows):
-  """N rows; the rows of a question follow one another.
+  """N rows; those of a question follow one another. Windows are segment 1.
 
-  Attributes:
-    encoded: the rows. The window is segment 1, with a [SEP] behind it.
-    labels: where the answer begins and ends in each row, int32 [N, 2]; (0, 0),
-      [CLS], if it is not there.
-    questions: number of each row's question, int32 [N].
-    tokens: index in its passage of the first token of each window, int32 [N].
-    starts: range in each row in which an answer may begin, int32 [N, 2].
-    ids: the questions' ids, Q.
-    answers: the right answers to each question, [] if there is none; None if
-      they are not known.
-    passages: the passages, as they were given.
-    passage_of: number of each question's passage, int32 [Q].
-    begins: index of the first character of each piece of all passages in its
-      passage, int32 [T].
-    ends: one past the last character of each, int32 [T].
-    piece_ends: where the pieces of each passage end in these, int64.
+  Labels are where the answer begins and ends in each row, int32 [N, 2]; (0, 0),
+  [CLS], if it is not there. A passage's tokens are its pieces.
   """
 
-  questions: np.ndarray
-  tokens: np.ndarray
-  starts: np.ndarray
-  ids: list[str]
-  answers: list[list[str]] | None
+  questions: np.ndarray  # number of each row's question, int32 [N]
+  tokens: np.ndarray  # first token of each window in its passage, int32 [N]
+  starts: np.ndarray  # range in which an answer may begin, int32 [N, 2]
+  ids: list[str]  # of the questions, Q
+  answers: list[list[str]] | None  # the right ones of each; None if not known
   passages: list[str]
-  passage_of: np.ndarray
+  passage_of: np.ndarray  # of each question, int32 [Q]
+  # Characters at which the tokens of all passages begin and end, int32 [T].
   begins: np.ndarray
   ends: np.ndarray
-  piece_ends: np.ndarray
+  piece_ends: np.ndarray  # where the tokens of each passage end in these, int64
   label_shape = (2,)
 
   def count(self):
     return len(self.ids)
 
   def make_batch(self, rows, length, pad_id):
-    """Returns the inputs; labels and where answers may start, [b, 2]."""
     batch = super().make_batch(rows, length, pad_id)
     return batch | {'starts': self.starts[rows]}
 
   def keep(self, kept, rows, outputs, whole=False):
-    """Keeps `span_answers.rank` of each row."""
     return self.fill(kept, rows, outputs)
 
   def get_text(self, question: int, first: int, last: int) -> str:
@@ -76,7 +61,7 @@ def encode_questions(
 ) -> tuple[Questions, dict[str, list[str]]]:
   """Returns the questions of a file, and ids of those with a lost answer.
 
-  `only_found` leaves these out, see `find_spans`.
+  `only_found` leaves these out.
   """
   located = offsets.locate(how.tokenizer, content.passages)
   spans, lost = find_spans(content, located)
@@ -113,16 +98,10 @@ def make(
   rows: Sequence[squad.Question],
   passages: Sequence[offsets.Located],
 ) -> tuple[padding.Encoded, np.ndarray, np.ndarray, np.ndarray]:
-  """Encodes questions.
+  """Returns `encoded`, `questions`, `tokens` and `starts` of `Questions`.
 
   Special tokens in a text, such as '[SEP]', are ordinary words. A question is
   cut to `max_query_length`, and so that a token of the passage has room.
-
-  Args:
-    how: `length` is at least 5.
-
-  Returns:
-    `encoded`, `questions`, `tokens` and `starts` of `Questions`.
   """
   tokenizer, length = how.tokenizer, how.length
   most = min(how.settings.max_query_length, length - 4)
@@ -158,10 +137,7 @@ def make(
 def split(size: int, room: int, stride: int) -> list[tuple[int, int]]:
   """Returns the windows of a passage: (first token, one past the last).
 
-  Args:
-    size: tokens of the passage; without any, there is one empty window.
-    room: tokens of a window, at most.
-    stride: tokens from the beginning of a window to the next beginning.
+  They have at most `room` tokens and begin `stride` apart; there is one at least.
 
   >>> split(10, 6, 3), split(6, 6, 3)
   ([(0, 6), (3, 9), (6, 10)], [(0, 6)])
@@ -178,11 +154,8 @@ def find_best(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
   In the best window, the smaller of the contexts to the left and to the right,
   plus a hundredth of the window's length, is largest; ties go to the first.
-  These tokens follow one another: the earlier of two windows is better before
-  some token, the later one from there on.
-
-  Returns:
-    (first token, one past the last) of each window; equal if there is none.
+  These tokens follow one another; (first token, one past the last) are equal if
+  there is none.
 
   >>> find_best([(0, 6), (3, 9), (6, 10)])
   [(0, 5), (5, 8), (8, 10)]
@@ -215,16 +188,10 @@ def label(
   tokens: np.ndarray,
   spans: np.ndarray,
 ) -> np.ndarray:
-  """Returns where answers begin and end in rows, int32 [N, 2].
+  """Returns the labels of `Questions`.
 
-  Args:
-    encoded: the rows; with `questions` and `tokens` as in `Questions`.
-    spans: first and last token of each question's answer in its passage, int32
-      [Q, 2]; negative if it has none.
-
-  Returns:
-    The positions of the first and of the last token; (0, 0), [CLS], where the
-    window has no answer, or not all of it.
+  `spans` are the first and last token of each question's answer in its passage,
+  int32 [Q, 2], negative if it has none. A part of an answer is none.
   """
   first = encoded.firsts[:, None]
   wanted = spans[questions]
@@ -237,11 +204,9 @@ def label(
 def find_spans(
   content: squad.Squad, located: list[offsets.Located]
 ) -> tuple[np.ndarray, dict[str, list[str]]]:
-  """Returns which tokens of their passages the first good answers are.
+  """Returns the first good answer of each question, as `label` takes them.
 
-  Returns:
-    First and last token, int32 [Q, 2], -1 without an answer; and {what is wrong
-    with all answers: ids of the questions}.
+  Also {what is wrong with all of its answers: ids of the questions}.
   """
   misplaced, unseen = [], []
   spans = np.full((len(content.units), 2), -1, np.int32)

@@ -27,6 +27,10 @@ class Spans(supervised.Supervised):
   pipeline, auto = 'question-answering', 'QuestionAnswering'
   counted = 'questions'
   unit = place = 'question'
+  predicts = (
+    'the answer to a question, as a part of a passage, or that it has none'
+  )
+  constant = 'the commonest answer; none, where questions may have none'
   extension = '.json'
   outputs = splits.QUESTIONS
   tuned = (
@@ -38,9 +42,9 @@ class Spans(supervised.Supervised):
   def read_file(self, source, split, path):
     return squad.read(path)
 
-  def list_labels(self, config, read):
+  def list_labels(self, source, contents):
     """Returns two outputs; checks that answers are known and, in 1.1, exist."""
-    for split, content in read.items():
+    for split, content in contents.items():
       unknown = [x.id for x in content.units if x.answers is None]
       if unknown and split != 'test':
         count = errors.count(len(unknown), 'question')
@@ -49,7 +53,7 @@ class Spans(supervised.Supervised):
           f'as that to {unknown[0]!r}; only a test file may lack them.'
         )
       without = [x.id for x in content.units if x.answers == ()]
-      if without and not config.finetuning.unanswerable:
+      if without and not source.unanswerable:
         count = errors.count(len(without), 'question')
         raise errors.UserError(
           f'{content.path}: {count} of {split} without an answer, such as '
@@ -80,17 +84,16 @@ class Spans(supervised.Supervised):
       ]
     return rows, {'counts': counts, 'warnings': warnings}
 
-  def list_shapes(self, config, module, phase, rows):
+  def list_shapes(self, f, module, phase, rows):
     pairs = jax.ShapeDtypeStruct((rows, 2), jnp.int32)
-    shapes = super().list_shapes(config, module, phase, rows)
+    shapes = super().list_shapes(f, module, phase, rows)
     return shapes | {'labels': pairs, 'starts': pairs}
 
   def compute_sums(self, module, params, batch, key, settings=None):
     """Returns ({metric: sum over a batch}, `span_answers.rank` of its logits).
 
-    The loss of a row is the mean of the cross entropies of the first and of the
-    last token. A row counts as a hit if both are right. In training, when
-    dropout is on, nothing is ranked.
+    The loss of a row is the mean of those of the first and of the last token. A
+    row counts as a hit if both are right. In training nothing is ranked.
     """
     logits = supervised.apply(module, params, batch, key)  # [B, S, 2]
     ranked = {}
@@ -110,20 +113,20 @@ class Spans(supervised.Supervised):
     hits = jnp.sum(right * batch['label_weights'])
     return {'cross_entropy': loss / 2, 'accuracy': hits}, ranked
 
-  def list_sums(self, config, module):
+  def list_sums(self, f, module):
     return supervised.SUMS, {}, None
 
   def decide(self, split, kept, settings, tune):
     answers = span_answers.choose(split, kept, settings, tune)
     return answers, settings._replace(threshold=answers.threshold)
 
-  def list_metrics(self, labels, asked=None):
+  def list_metrics(self, labels, f=None):
     return 'f1', 'exact_match'
 
-  def measure(self, names, labels, split, predicted):
-    return span_answers.summarise(predicted.scores)
-
-  def compare(self, names, labels, split, predicted, train):
+  def compare(self, names, labels, split, predicted, train=None):
+    if train is None:
+      exact, f1 = predicted.scores.mean(0)
+      return {'metrics': {'f1': float(f1), 'exact_match': float(exact)}}
     unanswerable = predicted.threshold is not None
     constants = {
       span_answers.predict_constant(x.answers, unanswerable)
@@ -136,7 +139,6 @@ class Spans(supervised.Supervised):
     return span_answers.compare(predicted.scores, best)
 
   def find_problem(self, scored, predicted):
-    """Returns the problem if no score is finite, otherwise as other tasks."""
     if not any(x.texts for x in predicted.candidates):
       return 'no answer has a finite score'
     different = np.unique(predicted.texts, return_inverse=True)[1]
@@ -155,15 +157,6 @@ class Spans(supervised.Supervised):
     for kind, values in written.items():
       path = os.path.join(folder, f'{name}.{kind}.json')
       files.write_json(path, dict(zip(split.ids, values, strict=True)))
-
-  def describe_prediction(self, config, labels):
-    none = ', or that there is none' if config.finetuning.unanswerable else ''
-    return f'the answer to a question, as a part of a passage{none}'
-
-  def describe_constant(self, config, labels):
-    if config.finetuning.unanswerable:
-      return 'never answers'
-    return super().describe_constant(config, labels)
 
   def read_given(self, job):
     return squad.read(job.given)

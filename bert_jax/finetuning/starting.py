@@ -1,6 +1,5 @@
 """The model that fine-tuning starts from: its sizes, vocabulary, parameters."""
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from ml_collections import config_dict
 from bert_jax import errors
 from bert_jax.config import flatten
 from bert_jax.data import accents
-from bert_jax.finetuning import gpt_form
+from bert_jax.finetuning import encode
 from bert_jax.inference import fine_tuned, source, transfer
 from bert_jax.model import frozen_features
 from bert_jax.parallel import distributed
@@ -45,16 +44,15 @@ def take_model(
 ) -> config_dict.ConfigDict:
   """Returns the config with what follows from the model that it starts from.
 
-  These are its sizes, its vocabulary and what its text is like. A run that has
-  begun keeps all that was filled in then, even if its source is gone.
+  A run that has begun keeps what was filled in then, even if its source is gone.
   """
-  c = config.copy_and_resolve_references()
-  if not claim.is_final(workdir):
+  c, begun = config.copy_and_resolve_references(), claim.is_final(workdir)
+  if not begun:
     _check_fields(c)
     _fill_model(c)
   if c.finetuning.features != fine_tuned.NO_FEATURES:
     c.optimizer.freeze = c.optimizer.freeze or _FROZEN
-  if not claim.is_final(workdir):
+  if not begun:
     return c
   given, own = flatten(c), {f'model.{name}' for name in transfer.OWN}
   free = {name for name, value in _UNDECIDED.items() if given[name] == value}
@@ -75,12 +73,12 @@ def _check_fields(c):
     raise errors.UserError(
       f'phases have {len(c.phases.steps)} entries; fine-tuning has one.'
     )
-  bias = c.finetuning.head_bias == 'labels' and c.task not in WITH_BIASES
-  frozen = c.finetuning.features != fine_tuned.NO_FEATURES
-  for name, value, reason in (
+  f, told = c.finetuning, c.task in WITH_BIASES
+  frozen = f.features != fine_tuned.NO_FEATURES
+  for name, wrong, reason in (
     (
       'finetuning.head_bias',
-      bias and 'labels',
+      f.head_bias == 'labels' and not told,
       'only heads for classes, tags and numbers have such biases',
     ),
     (
@@ -92,9 +90,10 @@ def _check_fields(c):
     ('data.vocab', c.init_from and c.data.vocab, 'init_from brings its own'),
     ('resize_positions', c.resize_positions, 'fine-tuning keeps them'),
   ):
-    if value:
+    if wrong:
       raise errors.UserError(
-        f'{name}={value} means nothing here, since {reason}; leave it out.'
+        f'{name}={flatten(c)[name]} means nothing here, since {reason}; leave it '
+        'out.'
       )
 
 
@@ -129,27 +128,25 @@ def read_tokenizer(
   GPT's form adds its tokens. `models` are the run's, if they were read.
   """
   models = read_models(c) if models is None else models
-  tokenizer = models[0].tokenizer if models else _read_own_tokenizer(c)
-  return gpt_form.extend(tokenizer) if _is_gpt(c) else tokenizer
+  tokenizer = models[0].tokenizer if models else _read_own_tokenizer(c.data)
+  if c.finetuning.form == 'gpt':
+    return encode.extend(tokenizer)
+  return tokenizer
 
 
-def _is_gpt(c) -> bool:
-  return c.finetuning.form == 'gpt'
-
-
-def _read_own_tokenizer(c):
-  if not c.data.vocab:
+def _read_own_tokenizer(data):
+  if not data.vocab:
     raise errors.UserError(
       'init_from is empty; name a trained model, or, for random weights, give '
       'data.vocab=VOCAB.txt and a size (:size=tiny).'
     )
-  vocab, lowercase = read_vocab(c.data.vocab), c.data.lowercase
-  asked = accents.read_choice(c.data.strip_accents, lowercase)
+  vocab, lowercase = read_vocab(data.vocab), data.lowercase
+  asked = accents.read_choice(data.strip_accents, lowercase)
   strip = accents.decide_without_text(asked, lowercase, vocab).strip
   return Tokenizer(vocab, lowercase, strip)
 
 
-def _fill_model(c: config_dict.ConfigDict):
+def _fill_model(c):
   models = read_models(c)
   if models:
     transfer.check_segments(models[0], c.init_from)
@@ -159,27 +156,24 @@ def _fill_model(c: config_dict.ConfigDict):
   c.data.lowercase = tokenizer.lowercase
   c.data.strip_accents = str(tokenizer.strip_accents).lower()
   c.data.vocab_size = tokenizer.size
-  _check_layers(c)
-  if _is_gpt(c) and c.objective.kind != 'ltr':
+  fine_tuned.list_new_layers(c)  # refuses too many
+  features = c.finetuning.features
+  if features != fine_tuned.NO_FEATURES:
+    if not models:
+      raise errors.UserError(
+        f'finetuning.features={features} needs init_from: the model, or '
+        'MODEL,MODEL, that computes them.'
+      )
+    frozen_features.check_layers(
+      'finetuning.features', features, c.model.num_layers
+    )
+  if c.finetuning.form == 'gpt' and c.objective.kind != 'ltr':
     raise errors.UserError(
       'finetuning.form=gpt predicts the next token, too, so it needs a model '
       'that reads from left to right; pre-train one with objective.kind=ltr.'
     )
   if models:
     transfer.check_length(c)
-
-
-def _check_layers(c):
-  fine_tuned.list_new_layers(c)  # refuses too many
-  kind, layers = c.finetuning.features, c.model.num_layers
-  if kind == fine_tuned.NO_FEATURES:
-    return
-  if not c.init_from:
-    raise errors.UserError(
-      f'finetuning.features={kind} needs init_from: the model, or MODEL,MODEL'
-      ', that computes them.'
-    )
-  frozen_features.check_layers('finetuning.features', kind, layers)
 
 
 def make_start(
@@ -189,31 +183,32 @@ def make_start(
 ):
   """Returns `task.Task.start` of a config; None if all weights are random.
 
-  A head of the same kind, for the same labels, is taken over.
-
   Args:
-    bias: first biases of a new head, [C]; None is zeros.
+    bias: first biases of a new head, [C]; None is zeros. A head of the same kind,
+      for the same labels, is taken over.
   """
-  if config.init_from:
-    return functools.partial(_start, config, tuple(labels), bias)
-  return None if bias is None else lambda new: (_set_bias(new, bias), {})
+
+  def start(new):
+    if bias is not None:
+      new = {**new, 'classifier': {**new['classifier'], 'bias': bias}}
+    if not config.init_from:
+      return new, {}
+    return _take_over(config, tuple(labels), new)
+
+  return None if bias is None and not config.init_from else start
 
 
-def _set_bias(params, bias):
-  return {**params, 'classifier': {**params['classifier'], 'bias': bias}}
-
-
-def _start(config, labels, bias, new: Any) -> tuple[Any, dict]:
-  if bias is not None:
-    new = _set_bias(new, bias)
-  paths, (model, *beside) = fine_tuned.list_sources(config), read_models(config)
+def _take_over(config, labels, new: Any) -> tuple[Any, dict]:
+  paths, models = fine_tuned.list_sources(config), read_models(config)
   if distributed.is_first():
-    for path, one in zip(paths, (model, *beside), strict=True):
+    for path, one in zip(paths, models, strict=True):
       transfer.warn_of_long_rows(config, path, one)
+  model, *beside = models
   if config.finetuning.features == fine_tuned.NO_FEATURES:
     model = _add_head(config, labels, model)
   wanted, words = config.data.vocab_size, model.tokenizer.size
-  added = len(gpt_form.TOKENS) if _is_gpt(config) else 0
+  gpt = config.finetuning.form == 'gpt'
+  added = len(encode.GPT_TOKENS) if gpt else 0
   if words + added != wanted:
     raise errors.UserError(
       f'init_from={config.init_from} has {words:,} words now, '
@@ -235,8 +230,8 @@ def _add_head(config, labels, model: source.Source) -> source.Source:
   head = model.head
   if head is None:
     return model
-  task = fine_tuned.name_task(config)
-  wanted = task, labels, config.finetuning.form, config.model.bilstm
+  name = fine_tuned.name_task(config)
+  wanted = name, labels, config.finetuning.form, config.model.bilstm
   if (head.task, head.labels, head.form, head.lstm_units) == wanted:
     return model._replace(params=head.add_to(model.params))
   named = errors.listing(list(head.labels) or ['a number'])

@@ -12,28 +12,20 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.finetuning import encode, metrics, supervised
-from bert_jax.finetuning.readers import conll, schemes, splits
+from bert_jax.finetuning.readers import conll, splits
+from bert_jax.finetuning.readers import labels as label_forms
 from bert_jax.inference import fine_tuned, padding
 from bert_jax.runtime import files
 
 
 @dataclasses.dataclass(frozen=True)
 class Words(encode.Rows):
-  """N rows that tag W words, all in order.
+  """N rows, [CLS] context words context [SEP], that tag W words, all in order."""
 
-  Attributes:
-    encoded: the rows: [CLS] context words context [SEP].
-    labels: numbers of the words' tags, int32 [W].
-    positions: where each word's first piece is in its row, int32 [W].
-    word_ends: where each row's words end in `positions`, int64 [N].
-    words: the words themselves, W.
-    sentence_ends: where each sentence ends in `words`, int64.
-  """
-
-  positions: np.ndarray
-  word_ends: np.ndarray
-  words: list[str]
-  sentence_ends: np.ndarray
+  positions: np.ndarray  # of each word's first piece in its row, int32 [W]
+  word_ends: np.ndarray  # where each row's words end in these, int64 [N]
+  words: list[str]  # W
+  sentence_ends: np.ndarray  # where each sentence ends in `words`, int64
 
   def count(self):
     return len(self.words)
@@ -69,6 +61,10 @@ class Tags(supervised.Supervised):
   pipeline, auto = 'token-classification', 'TokenClassification'
   counted = 'words'
   unit = 'sentence'
+  constant = (
+    'no entity; of plain tags, the commonest, and for intervals words are drawn, '
+    'not sentences'
+  )
   extension = '.conll'
   outputs = splits.WORDS
 
@@ -77,10 +73,10 @@ class Tags(supervised.Supervised):
     tag = conll.parse_column('data.label', source.label)
     return conll.read(path, word, tag, None if split == 'test' else True)
 
-  def list_labels(self, config, read):
+  def list_labels(self, source, contents):
     """Returns O, and B and I of the kinds of the training words; or all tags."""
-    tags = {tag for x in read['train'].units for tag in x.tags}
-    if schemes.parse(tags) is None:
+    tags = {tag for x in contents['train'].units for tag in x.tags}
+    if label_forms.parse_scheme(tags) is None:
       return tuple(sorted(tags))
     kinds = sorted({tag[1:] for tag in tags - {'O'}})
     return 'O', *(f'{letter}{kind}' for kind in kinds for letter in 'BI')
@@ -108,10 +104,10 @@ class Tags(supervised.Supervised):
       ]
     }
 
-  def list_columns(self, config):
-    return (config.data.text,) if config.data.text else ()
+  def list_columns(self, source):
+    return (source.text,) if source.text else ()
 
-  def list_shapes(self, config, module, phase, rows):
+  def list_shapes(self, f, module, phase, rows):
     shape = rows, phase.seq_length  # [B, S]
     return fine_tuned.list_inputs(*shape) | {
       'labels': jax.ShapeDtypeStruct(shape, jnp.int32),
@@ -124,33 +120,31 @@ class Tags(supervised.Supervised):
     tags = jnp.argmax(logits, -1).astype(jnp.int32)
     return supervised.sum_classes(logits, batch), {'tags': tags}
 
-  def list_metrics(self, labels, asked=None):
-    plain = schemes.parse(set(labels)) is None
+  def list_metrics(self, labels, f=None):
+    plain = label_forms.parse_scheme(set(labels)) is None
     return ('accuracy', 'macro_f1') if plain else ('f1', 'precision', 'recall')
 
-  def measure(self, names, labels, split, predicted):
+  def compare(self, names, labels, split, predicted, train=None):
+    truth = split.labels
     if 'accuracy' in names:
-      return metrics.score(names, split.labels, predicted)
-    return score_entities(sum(_count(split, labels, predicted).values()))
-
-  def compare(self, names, labels, split, predicted, train):
-    if 'accuracy' in names:
-      scored = metrics.compare(names, split.labels, predicted, train.labels)
-      return scored | metrics.describe_classes(labels, split.labels, predicted)
+      if train is None:
+        return {'metrics': metrics.score(names, truth, predicted)}
+      scored = metrics.compare(names, truth, predicted, train.labels)
+      return scored | metrics.describe_classes(labels, truth, predicted)
     counts = _count(split, labels, predicted)
+    if train is None:
+      return {'metrics': score_entities(sum(counts.values()))}
     kinds = {kind: score_entities(x) for kind, x in counts.items()}
     macro = float(np.mean([x['f1'] for x in kinds.values()]))
     more = {'kinds': kinds, 'macro_f1': macro}
     return compare_entities(sum(counts.values())) | more
 
   def find_problem(self, scored, predicted):
-    """Returns the problem if no entity was found, otherwise as other tasks."""
     if scored['metrics'].get('f1') == 0:
       return 'no entity was found'
     return metrics.find_problem(scored, predicted)
 
   def describe_scores(self, named):
-    """Returns the scores, and a line for each kind of entity."""
     nothing = [k for k, x in named.items() if x['metrics'].get('f1') == 0]
     named = {k: x for k, x in named.items() if k not in nothing}
     lines = super().describe_scores(named)
@@ -175,12 +169,6 @@ class Tags(supervised.Supervised):
     with open(path, 'w', encoding='utf-8', newline='\n') as file:
       for i, row in enumerate(zip(*columns, strict=True), 1):
         file.write('\t'.join(row) + '\n' + '\n' * (i in ends))
-
-  def describe_constant(self, config, labels):
-    said = super().describe_constant(config, labels)
-    if schemes.parse(set(labels)) is None:
-      said += '. For intervals, words are drawn, not sentences'
-    return said
 
   def read_given(self, job):
     head, column = job.model.head, job.columns[0]
@@ -210,11 +198,7 @@ def make_windows(
 
   A sentence's row is filled up, on both sides, with its context in the document
   (arXiv 1810.04805, section 5.3: "the maximal document context"). A word is
-  tagged at its first piece. Sentences that are too long get several rows, so
-  every word is tagged exactly once.
-
-  Args:
-    how: `length` is at least 3.
+  tagged at its first piece. Sentences that are too long get several rows.
   """
   tokenizer, room = how.tokenizer, how.length - 2
   cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
@@ -274,18 +258,17 @@ def number_tags(
   for sentence in content.units:
     for line, tag in zip(sentence.lines, sentence.tags, strict=True):
       if tag not in index:
-        problem = f'has the tag {tag!r}, which no training word has'
-        advice = (
-          f'known are {errors.listing(labels)}. Correct it, or train on it.'
-        )
-        raise errors.at_line(content.path, line, f'{problem}; {advice}')
+        problem = f'has the tag {tag!r}, which no training word has; known are '
+        problem += f'{errors.listing(labels)}. Correct it, or train on it.'
+        raise errors.at_line(content.path, line, problem)
       numbers.append(index[tag])
   return np.array(numbers, np.int32)
 
 
 def _count(split: Words, labels, tags) -> dict[str, np.ndarray]:
-  """Returns `count_entities` of a split's words, whose predictions are tags."""
-  forms = schemes.parse(set(labels))  # BIO, or that of others' models
+  forms = label_forms.parse_scheme(
+    set(labels)
+  )  # BIO, or that of others' models
   labels = [forms.get(x, 'O') for x in labels]
   truth, predicted = (
     [[labels[i] for i in x] for x in np.split(x, split.sentence_ends[:-1])]
@@ -308,7 +291,7 @@ def find_entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
   [(0, 2, 'PER'), (2, 3, 'LOC'), (4, 5, 'LOC'), (5, 6, 'LOC')]
   """
   entities, first, inside = set(), 0, ''
-  for i, tag in enumerate([*schemes.to_bio(tags), 'O']):
+  for i, tag in enumerate([*label_forms.to_bio(tags), 'O']):
     if inside and tag[0] != 'I':
       entities.add((first, i, inside))
       inside = ''

@@ -10,7 +10,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.config import recipes
-from bert_jax.finetuning import choices, supervised
+from bert_jax.finetuning import choices, supervised, training
 from bert_jax.finetuning.readers import examples, table_files
 from bert_jax.model import classifier, parameters
 from bert_jax.parallel import row_keys
@@ -101,7 +101,7 @@ def make(tmp_path, dev=(), **changes):
   train = [make_row(['cat', 'the dogs', 'e'], 2), make_row(['e', 'e', 'cats'])]
   write(tmp_path / 'train.jsonl', train)
   write(tmp_path / 'dev.jsonl', dev or train[:1])
-  return c, choices.TASK.read(c, models.TOKENIZER)
+  return c, training.read(choices.TASK, c, models.TOKENIZER)
 
 
 def test_each_choice_is_a_pair_with_its_row(tmp_path):
@@ -116,7 +116,7 @@ def test_each_choice_is_a_pair_with_its_row(tmp_path):
     train.encoded.ids[: train.encoded.ends[2]], expected.ids
   )
   assert data.labels == ()
-  assert choices.TASK.describe_data(data.manifest)[0].startswith(
+  assert training.describe(choices.TASK, data.manifest)[0].startswith(
     'train: 2 rows, 3 choices, longest 9 tokens ('
   )
 

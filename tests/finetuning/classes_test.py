@@ -14,13 +14,17 @@ from bert_jax import errors, main, param_names
 from bert_jax.finetuning import (
   batches,
   classes,
-  supervised,
+  encode,
+  leaderboard,
+  training,
 )
+from bert_jax.finetuning.readers import splits
 from bert_jax.finetuning.readers.glue import TASKS
 from bert_jax.inference import source
+from bert_jax.model import classifier, losses, parameters
 from bert_jax.workdir import fingerprint
 from tests import models
-from tests.finetuning import made
+from tests.finetuning import made, outcome_test
 
 
 def make(tmp_path, rows, dev='a', **changes):
@@ -57,7 +61,7 @@ def test_numbers_are_kept_as_numbers(tmp_path):
   for rows in (train, unknown):
     assert rows.make_batch(np.arange(2), 8, 0)['labels'].dtype == np.float32
   assert classes.TASK.list_metrics(data.labels)[2:] == ('mean_squared_error',)
-  assert 'from -2.0 to 1.5' in classes.TASK.describe_data(data.manifest)[0]
+  assert 'from -2.0 to 1.5' in training.describe(classes.TASK, data.manifest)[0]
 
 
 def test_a_head_starts_at_the_frequency_of_classes_or_the_mean_of_numbers():
@@ -76,26 +80,24 @@ def test_rows_without_text_are_kept_and_said(tmp_path):
   found = make(tmp_path, ['the cat,a', ',b', '  ,b'])
   train = found.splits['train']
   assert np.diff(train.encoded.ends).tolist() == [2, 2]  # [CLS] [SEP]
-  lines = classes.TASK.describe_data(found.manifest)
+  lines = training.describe(classes.TASK, found.manifest)
   assert lines[0].startswith(
     'train: 3 rows, labels a (1), b (2), longest 4 tokens ('
   )
-  assert lines[1].startswith(
-    'WARNING: train: 2 rows have no text, and are kept;'
-  )
+  assert lines[1].startswith('WARNING: train: 2 rows without text, but kept;')
 
 
 def test_what_is_not_used_is_said(tmp_path):
   made.write_csv(tmp_path / 'texts', test=['cat,a', 'dogs,'])
   (tmp_path / 'texts' / 'test_old.csv').write_text('')
   found = make(tmp_path, ['cat,a', 'dogs,b', 'dog,-', 'cats,-'])
-  lines = classes.TASK.describe_data(found.manifest)
+  lines = training.describe(classes.TASK, found.manifest)
   assert lines[1].startswith(
-    'WARNING: train: 2 rows are labelled - or -1, which is none, and left out; '
+    'WARNING: train: 2 rows labelled - or -1, which is none, left out; '
     'the first is line 4'
   )
   assert found.splits['train'].size == 2 and found.labels == ('a', 'b')
-  assert 'test: 1 row have no label, so that none is scored' in '\n'.join(lines)
+  assert 'test: 1 row without a label, not scored' in '\n'.join(lines)
   assert lines[-1] == 'not read: test_old.csv'
 
 
@@ -108,7 +110,7 @@ def test_metrics_are_checked_before_training(tmp_path):
 def test_dev_rows_that_are_training_rows_are_said(tmp_path, capsys):
   made.prepare(made.configure(tmp_path), str(tmp_path / 'run'))
   assert (
-    'WARNING: dev: 10 rows have the text of a training row; the first is line 2 '
+    'WARNING: dev: 10 rows with the text of a training row; the first is line 2 '
     f'of {tmp_path}/texts/dev.csv\n'
   ) in capsys.readouterr().out
 
@@ -161,7 +163,7 @@ def make_objective(outputs, **fields):
   c.model.update(num_layers=2, hidden_size=8, num_heads=2, mlp_size=8)
   c.model.max_positions, c.data.vocab_size = 16, 11
   c.compute.attention = 'xla'
-  return supervised.make_objective(classes.TASK, c)
+  return training.make_objective(classes.TASK, c)
 
 
 @pytest.mark.parametrize('outputs', [1, 3])
@@ -177,8 +179,8 @@ def test_rows_of_weight_0_change_nothing(outputs):
   }
   other = batch | {'labels': batch['labels'].at[1].set(2)}
   compute = jax.jit(lambda x: objective.compute(params, x, None)[0])
-  losses = [float(compute(x)[objective.losses[0]]) for x in (batch, other)]
-  assert losses[0] == losses[1] > 0
+  found = [float(compute(x)[objective.losses[0]]) for x in (batch, other)]
+  assert found[0] == found[1] > 0
   assert set(map(float, objective.counts(batch).values())) == {1.0}
 
 
@@ -321,12 +323,72 @@ def test_stsbs_numbers_are_learnt_and_submitted(tmp_path, capsys):
 def test_a_submission_has_ids_and_what_is_predicted(
   tmp_path, name, chosen, submitted
 ):
-  c, known = made.make_config('', '', **{'finetuning.glue': name}), TASKS[name]
-  assert classes.TASK.list_columns(c) == ('sentence1', 'sentence2')
+  known, source = TASKS[name], splits.Source(*[''] * 7, name)
+  assert classes.TASK.list_columns(source) == ('sentence1', 'sentence2')
   split = classes.TextRows(None, None, not known.labels, ['7', '3', '4'])
-  data = supervised.Data({'test': split}, known.labels, models.TOKENIZER, {})
+  data = training.Data({'test': split}, known.labels, models.TOKENIZER, {})
   found = {'test': {'chosen': np.array(chosen)}}
-  classes.TASK.write_more(c, str(tmp_path), data, found)
+  assert leaderboard.write_task(name, str(tmp_path), data, found)
   lines = made.read_lines(tmp_path, 'submission', f'{known.folder}.tsv')
   expected = zip(split.ids, submitted, strict=True)
   assert lines == ['index\tprediction', *map('\t'.join, expected)]
+
+
+def join_gpt():
+  how = encode.How(encode.extend(models.TOKENIZER), 8, 'gpt')
+  rows = encode.encode_texts(how, ['the cats', 'dog'], None)
+  return rows.make_batch(np.arange(2), 5, 0)
+
+
+@pytest.mark.slow
+def test_half_the_mean_loss_of_the_tokens_is_added():
+  bert = dataclasses.replace(made.BERT, causal=True, vocab_size=14)
+  module = classifier.GptClassifier(bert, 2, 0.0)
+  params = parameters.init(module, jax.random.key(0))
+  batch = join_gpt()
+  batch |= {'labels': np.array([0, 1]), 'label_weights': np.array([1.0, 0.0])}
+  batch = jax.tree.map(jnp.asarray, batch)
+  found, _ = classes.TASK.compute_sums(module, params, batch, None)
+  _, inputs = module.apply({'params': params}, batch, method='with_tokens')
+  x, table, bias, _ = inputs
+  logits = x[:1] @ table.T + bias[None, None]
+  loss, _ = losses.sum_tokens(
+    logits, batch['input_ids'][:1, 1:], jnp.ones((1, 4))
+  )
+  # The row of weight 0 does not count.
+  np.testing.assert_allclose(found['half_lm_loss'], loss / 2, rtol=1e-5)
+  assert classes._weigh_tokens(batch).tolist() == [[1, 1, 1, 1], [0, 0, 0, 0]]
+
+
+def test_both_losses_are_minimised_and_counted():
+  c = made.make_config('', '', **{
+    'finetuning.form': 'gpt', 'finetuning.outputs': 2,
+    'objective.kind': 'ltr', 'objective.nsp': False,
+    'compute.attention': 'xla', 'compute.heads': 'flat',
+  })  # fmt: skip
+  objective = training.make_objective(classes.TASK, c)
+  assert objective.losses == ('cross_entropy', 'half_lm_loss')
+  batch = join_gpt()
+  batch |= {'label_weights': np.ones(2, np.float32)}
+  counts = objective.counts(jax.tree.map(jnp.asarray, batch))
+  assert {name: float(x) for name, x in counts.items()} == {
+    'cross_entropy': 2, 'accuracy': 2, 'half_lm_loss': 6
+  }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_run_learns_and_predicts_as_it_was_trained(tmp_path, capsys):
+  c = outcome_test.make_config(
+    tmp_path, **{'finetuning.form': 'gpt', 'finetuning.epochs': 30.0}
+  )
+  run = made.train(c, tmp_path)
+  out = capsys.readouterr().out
+  assert '  words 11 to 13: new embeddings and output biases\n' in out
+  assert (
+    '  no export: BERT of Hugging Face has no model that reads the ex' in out
+  )
+  assert made.read_json(run, 'results.json')['metrics']['accuracy'] == 1
+  found = outcome_test.check_predict(run, tmp_path / 'texts', tmp_path)
+  assert found == ['dog', 'cat']
+  logged = [x['half_lm_loss'] for x in made.list_logged(run, 'train')]
+  assert logged[-1] < logged[0]

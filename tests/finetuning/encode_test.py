@@ -6,6 +6,8 @@ import random
 import numpy as np
 import pytest
 
+from bert_jax import errors
+from bert_jax.finetuning import encode
 from tests import models
 from tests.finetuning import made
 
@@ -47,3 +49,44 @@ def test_single_texts_and_special_tokens_in_them(tmp_path):
   found = made.encode_rows(texts, None, 6)
   rows = [row.tolist() for row in np.split(found.ids, found.ends[:-1])]
   assert rows == [x.ids for x in fast.encode_batch(texts)]
+
+
+GPT = encode.extend(models.TOKENIZER)
+# Of models.VOCAB: the 5, cat 6, dog 7, ##s 8; then the three new ones.
+START, DELIMITER, EXTRACT = 11, 12, 13
+
+
+def join_gpt(texts, pairs, length):
+  rows = encode.encode_texts(encode.How(GPT, length, 'gpt'), texts, pairs)
+  numbers = np.arange(len(texts))
+  return rows.make_batch(numbers, int(rows.lengths.max()), 0)
+
+
+def test_ids_of_a_text_and_of_a_pair():
+  batch = join_gpt(['the cats', 'dog'], None, 8)
+  assert batch['input_ids'].tolist() == [
+    [START, 5, 6, 8, EXTRACT],
+    [START, 7, EXTRACT, 0, 0],
+  ]
+  batch = join_gpt(['the cats', 'dog'], ['dog', 'the the'], 8)
+  assert batch['input_ids'].tolist() == [
+    [START, 5, 6, 8, DELIMITER, 7, EXTRACT],
+    [START, 7, DELIMITER, 5, 5, EXTRACT, 0],
+  ]
+  assert batch['input_mask'].tolist() == [[1] * 7, [1] * 6 + [0]]
+  assert not batch['segment_ids'].any()
+
+
+def test_long_rows_keep_all_three_tokens():
+  batch = join_gpt(['the ' * 9], ['dog ' * 9], 7)
+  assert batch['input_ids'].tolist() == [
+    [START, 5, 5, DELIMITER, 7, 7, EXTRACT]
+  ]
+
+
+def test_the_tokens_are_new():
+  assert GPT.vocab[11:] == ('[START]', '[DELIMITER]', '[EXTRACT]')
+  with pytest.raises(errors.UserError, match=r'has \[DELIMITER\] already'):
+    encode.extend(GPT)
+  # Nobody writes them in a text.
+  assert max(encode.tokenize(GPT, ['a [EXTRACT] b'])[0]) < 11

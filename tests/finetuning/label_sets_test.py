@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, predict
-from bert_jax.finetuning import label_sets, supervised
+from bert_jax.finetuning import label_sets, supervised, training
 from bert_jax.inference import source
 from tests.finetuning import made
 
@@ -43,7 +43,7 @@ def test_what_is_written_is_read(tmp_path):
   assert train.labels.tolist() == [[1, 1], [0, 0], [0, 1]]
   batch = train.make_batch(np.array([0, 2]), 8, 0)
   assert batch['labels'].tolist() == [[1, 1], [0, 1]]
-  line = label_sets.TASK.describe_data(data.manifest)[0]
+  line = training.describe(label_sets.TASK, data.manifest)[0]
   assert 'train: 3 rows, 1.00 labels per row, labels a (1), b (2), lo' in line
 
 

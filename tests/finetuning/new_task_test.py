@@ -18,7 +18,7 @@ class Parity(row_task.RowTask):
   name = 'parity'
   pipeline = 'text-classification'
 
-  def list_labels(self, config, found):
+  def list_labels(self, source, contents):
     return LABELS
 
   def encode(self, how, content, labels, split=''):
@@ -28,7 +28,7 @@ class Parity(row_task.RowTask):
     rows = encode.Rows(encoded, np.array(words, np.int32) % 2)
     return rows, row_task.list_facts(content)
 
-  def list_metrics(self, labels, asked=None):
+  def list_metrics(self, labels, f=None):
     return ('accuracy',)
 
 

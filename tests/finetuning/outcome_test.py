@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax import errors, main, param_names, tasks
 from bert_jax.config import recipes
-from bert_jax.finetuning import classes, outcome, supervised
+from bert_jax.finetuning import classes, outcome, training
 from bert_jax.inference import source
 from bert_jax.runtime import files, storage
 from bert_jax.train import task
@@ -36,7 +36,7 @@ def check_predict(workdir, texts, tmp_path):
 def test_results_that_cannot_be_written_are_one_line(tmp_path, monkeypatch):
   monkeypatch.setattr(outcome, 'score', lambda run: {})
   (tmp_path / 'results.json').mkdir()
-  data = supervised.Data({'dev': None}, (), models.TOKENIZER, {})
+  data = training.Data({'dev': None}, (), models.TOKENIZER, {})
   params = models.make_params(made.BERT)
   with pytest.raises(errors.UserError, match='cannot write .*results.json: Is'):
     outcome.finish(
@@ -123,12 +123,17 @@ BEST = {'select': 'best', 'step': 1500, 'steps': 3000}
 @pytest.mark.parametrize(
   'labels, results, there, absent',
   [
-    ((), {}, '| constant | always predicts the mean of the tra', 'commonest'),
-    (('cat', 'dog'), {}, '| constant | always predicts the comm', 'mean of'),
+    ((), {}, 'of numbers, the mean of training |', 'scored best'),
+    (('cat', 'dog'), {}, '| constant | the commonest class of', 'scored best'),
     (('cat', 'dog'), {}, '`cat`, `dog`', 'scored best'),
     ([f'c{i}' for i in range(300)], {}, 'one of 300 classes', 'c299'),
-    ((), {'problem': 'no better'}, '| **warning** | no better |', 'commonest'),
-    ((), BEST, 'step 1,500 of 3,000, which scored best on', 'commonest'),
+    (
+      (),
+      {'problem': 'no better'},
+      '| **warning** | no better |',
+      'scored best',
+    ),
+    ((), BEST, 'step 1,500 of 3,000, which scored best on', 'warning'),
   ],
 )
 def test_the_card_says_what_the_scores_mean(labels, results, there, absent):

@@ -19,6 +19,7 @@ from bert_jax.finetuning import (
   span_answers,
   span_windows,
   spans,
+  training,
 )
 from bert_jax.finetuning.readers import squad
 from bert_jax.model import classifier
@@ -294,8 +295,8 @@ def test_held_out_questions_are_collected_once_each(tmp_path):
 
 def read(c):
   """Returns the data of a config, and what is said about them."""
-  data = spans.TASK.read(c, models.TOKENIZER)
-  return data, spans.TASK.describe_data(data.manifest)
+  data = training.read(spans.TASK, c, models.TOKENIZER)
+  return data, training.describe(spans.TASK, data.manifest)
 
 
 def make(tmp_path, rows, dev=None, unanswerable=False):

@@ -7,8 +7,8 @@ import pytest
 
 from bert_jax import errors, tasks
 from bert_jax.config import recipes
-from bert_jax.finetuning import encode, predictions, tags
-from bert_jax.finetuning.readers import conll
+from bert_jax.finetuning import encode, predictions, tags, training
+from bert_jax.finetuning.readers import conll, splits
 from tests import models, peak
 from tests.finetuning import made, predictions_test
 
@@ -135,10 +135,10 @@ def test_held_out_words_are_collected_once_each(tmp_path):
     right = {'tags': batch['labels']}
     kept = batches.collect(kept, phase, i, right)
   np.testing.assert_array_equal(kept, split.labels)
-  assert tags.TASK.measure((), data.labels, split, kept)['f1'] == 1
+  assert tags.TASK.compare((), data.labels, split, kept)['metrics']['f1'] == 1
   wrong = np.zeros_like(split.labels)
   nothing = tags.score_entities(np.zeros((1, 3), int))
-  assert tags.TASK.measure((), data.labels, split, wrong) == nothing
+  assert tags.TASK.compare((), data.labels, split, wrong)['metrics'] == nothing
 
 
 def make_plain(tmp_path):
@@ -155,7 +155,7 @@ def make_plain(tmp_path):
     ):
       text = text.replace(f'\t{tag}\n', f'\t{plain}\n')
     path.write_text(text)
-  return c, tags.TASK.read(c, models.TOKENIZER)
+  return c, training.read(tags.TASK, c, models.TOKENIZER)
 
 
 def test_parts_of_speech_are_scored_word_by_word(tmp_path):
@@ -168,7 +168,9 @@ def test_parts_of_speech_are_scored_word_by_word(tmp_path):
   chosen[chosen == 2] = 1  # all RB are called NN
   share = np.mean(dev.labels == 2)
   parts = names, data.labels, dev, chosen
-  assert tags.TASK.measure(*parts)['accuracy'] == pytest.approx(1 - share)
+  assert tags.TASK.compare(*parts)['metrics']['accuracy'] == pytest.approx(
+    1 - share
+  )
   found = tags.TASK.compare(*parts, train)
   assert found['metrics']['accuracy'] == pytest.approx(1 - share)
   assert found['baseline']['accuracy'] == pytest.approx(
@@ -177,7 +179,7 @@ def test_parts_of_speech_are_scored_word_by_word(tmp_path):
   assert found['classes']['RB']['recall'] == 0
   assert tags.TASK.find_problem(found, chosen) is None
   assert len(tags.TASK.describe_scores({'dev': found})) == 3
-  lines = tags.TASK.describe_data(data.manifest)
+  lines = training.describe(tags.TASK, data.manifest)
   assert '3 plain tags' in lines[0] and 'entities' not in lines[0]
   tags.TASK.write_split(str(tmp_path), 'dev', data.labels, dev, chosen)
   lines = made.read_lines(tmp_path, 'dev.conll')
@@ -190,7 +192,7 @@ def test_entities_of_another_scheme_are_learnt_and_scored(tmp_path):
     path = tmp_path / 'words' / f'{name}.conll'
     text = path.read_text().replace('I-ORG', 'E-ORG').replace('B-PER', 'S-PER')
     path.write_text(text)
-  data = tags.TASK.read(c, models.TOKENIZER)
+  data = training.read(tags.TASK, c, models.TOKENIZER)
   assert data.labels == ('O', 'B-ORG', 'I-ORG', 'B-PER', 'I-PER')
   names, dev = tags.TASK.list_metrics(data.labels), data.splits['dev']
   chosen = np.where(dev.labels == 3, 0, dev.labels)  # no person
@@ -208,7 +210,7 @@ def test_entities_of_another_scheme_are_learnt_and_scored(tmp_path):
 
 
 def test_that_no_entity_was_found_is_one_line(tmp_path):
-  data = tags.TASK.read(make_config(tmp_path), models.TOKENIZER)
+  data = training.read(tags.TASK, make_config(tmp_path), models.TOKENIZER)
   dev, names = data.splits['dev'], tags.TASK.list_metrics(data.labels)
   lines = {}
   for name, chosen in (('none', 0 * dev.labels), ('all', dev.labels)):
@@ -226,24 +228,26 @@ def test_kinds_may_have_no_name(tmp_path):
   for name in ('train', 'dev'):
     path = tmp_path / 'words' / f'{name}.conll'
     path.write_text(path.read_text().replace('-ORG', '').replace('-PER', ''))
-  assert tags.TASK.read(c, models.TOKENIZER).labels == ('O', 'B', 'I')
+  assert training.read(tags.TASK, c, models.TOKENIZER).labels == ('O', 'B', 'I')
 
 
 def test_a_tag_that_no_training_word_has_is_refused(tmp_path):
   c = make_config(tmp_path)
   (tmp_path / 'words' / 'dev.conll').write_text('cat O\n\nthe O\ndog B-LOC\n')
   with pytest.raises(errors.UserError, match="dev.conll: line 4 .* 'B-LOC'"):
-    tags.TASK.read(c, models.TOKENIZER)
+    training.read(tags.TASK, c, models.TOKENIZER)
 
 
 def test_a_column_by_name_is_refused_not_a_missing_dev_file(tmp_path):
   c = make_config(tmp_path)
   c.data.label = 'ner'
   with pytest.raises(errors.UserError, match="data.label='ner' is not the num"):
-    tags.TASK.read(c, models.TOKENIZER)
+    training.read(tags.TASK, c, models.TOKENIZER)
   c.data.label = ''
   (tmp_path / 'words' / 'dev.conll').unlink()
-  lines = tags.TASK.describe_data(tags.TASK.read(c, models.TOKENIZER).manifest)
+  lines = training.describe(
+    tags.TASK, training.read(tags.TASK, c, models.TOKENIZER).manifest
+  )
   assert lines[0].startswith('train: 22 sentences, ')
   [dev] = [x for x in lines if x.startswith('dev: 2 sentences, ')]
   assert dev.endswith(f'(held out of {tmp_path}/words/train.conll)')
@@ -258,7 +262,9 @@ def test_the_words_are_in_the_column_of_the_training_data(
   c = recipes.finetuning()
   c.data.text = '1'
   model = predictions_test.make_model(task='tagging')
-  head = model.head._replace(columns=tags.TASK.list_columns(c))
+  head = model.head._replace(
+    columns=tags.TASK.list_columns(splits.get_source(c))
+  )
   given, output = tmp_path / 'in.txt', str(tmp_path / 'out.conll')
   given.write_text('dog the\ndog cats\n')
   job = predictions.Job(

@@ -3,7 +3,7 @@
 A line has columns, split at tabs or else at ASCII blanks. Where the first column
 numbers the words, they are in the second, and other lines are left out: comments,
 and 1-2 and 1.1 of CoNLL-U. In other files, lines before a sentence that begin with
-# and do not look like its words are comments.
+# and do not look like its words are comments. Schemes of tags become BIO.
 """
 
 import dataclasses
@@ -12,17 +12,16 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from bert_jax import errors
-from bert_jax.finetuning.readers import schemes, splits, table_files
+from bert_jax.finetuning.readers import labels, splits, table_files
 
-_Row = (
-  tuple  # the number of a line and its columns; flat, for Python's collector
-)
+# The number of a line and its columns; flat, for Python's collector of garbage.
+_Row = tuple
+_Blocks = list[tuple[int, list[_Row]]]  # (document, rows)
 
 _START = '-DOCSTART-'
 _BLANKS = re.compile(r'[ \v\f]+')
-_NUMBER, _NO_WORD = (
-  re.compile(x) for x in ('[0-9]{1,6}', '#.*|[0-9]+[-.][0-9]+')
-)
+_NUMBER = re.compile('[0-9]{1,6}')
+_NO_WORD = re.compile('#.*|[0-9]+[-.][0-9]+')
 # What few words have: a blank inside, many characters, a stop at their end.
 _SENTENCE = re.compile(
   '\\S\\s+\\S|.{25}|[\u3040-\u30ff\u3400-\u9fff]{6}|.[。！？]$'
@@ -61,16 +60,29 @@ class Words(splits.Content):
     return [(x.lines[0], tuple(x.words)) for x in self.units]
 
   def list_tagged(self, tags: Iterable[str]) -> list[str]:
-    """Returns the lines with tags: `word<tab>tag` for each word.
-
-    All other lines, such as comments, are unchanged, so that documents and line
-    numbers stay the same.
-    """
+    """Returns the lines, with `word<tab>tag` for each word; others unchanged."""
     tagged, given = [line.strip() for line in self.lines], iter(tags)
     for sentence in self.units:
       for number, word in zip(sentence.lines, sentence.words, strict=True):
         tagged[number - 1] = f'{word}\t{next(given)}'
     return tagged
+
+
+class _Layout(NamedTuple):
+  """Which columns of a file are read.
+
+  Attributes:
+    top: its first row, whose columns all rows have.
+    numbered: whether the first column numbers the words.
+    known: what the column of tags holds.
+  """
+
+  top: _Row
+  numbered: bool
+  word: int
+  tag: int
+  known: set[str]
+  labelled: bool
 
 
 def read(
@@ -79,7 +91,7 @@ def read(
   tag: int | None = None,
   labelled: bool | None = True,
 ) -> Words:
-  """Reads the sentences of a file, maybe compressed; schemes of tags become BIO.
+  """Reads the sentences of a file, maybe compressed.
 
   A document begins at a line whose word is -DOCSTART-, or after two blank
   lines. In a file without either, each sentence is a document.
@@ -99,51 +111,16 @@ def read(
     raise errors.UserError(
       f'{path} {what}; give a file with one word per line.'
     )
-  rows = [x for _, block in blocks for x in block]
-  rows = [x for x in rows if not x[1].startswith('#')] or rows
-  top, width = rows[0], len(rows[0]) - 1
-  # Of two columns, the first may be a word that is a number, before its tag.
-  numbered = width > 1 + (labelled is True) and _are_numbered(blocks)
-  column = int(numbered) if word is None else word
-  if tag is None:
-    tag = 3 if numbered and width == 10 else -1  # CoNLL-U, or any other file
-    if numbered and width == 4 and schemes.parse({*_take(path, rows, top, 2)}):
-      tag = 2  # GermEval 2014, whose last column has the inner entities
-  known = {*_take(path, rows, top, tag)}
-  if labelled and (column - tag) % width == 0:
-    problem = f'are both in column {column} of {width}'
-    raise errors.UserError(
-      f'{path}: words and tags {problem}; give each word a tag behind a blank or '
-      'tab, or name the columns.'
-    )
-  if labelled is None:
-    labelled = width > 1 + numbered and known != {'_'}
-  sure = labelled or numbered or word is not None or width == 1
-  if not sure and schemes.parse(known - {'_'}) is None:
-    _refuse_sentences(path, [' '.join(x) for _, *x in rows])
-
-  units: list[Sentence] = []
-  left_out = 0
-  for document, block in blocks:
-    if numbered:
-      rows = [x for x in block if not _NO_WORD.fullmatch(x[1])]
-    else:
-      rows = block[_count_comments(block, lines, top, tag, known) :]
-    left_out += len(block) - len(rows)
-    if rows:
-      tags = _take(path, rows, top, tag, blank=False) if labelled else None
-      words = _take(path, rows, top, column)
-      units.append(Sentence(document, [x[0] for x in rows], words, tags))
-  # Something has to say what belongs together.
-  if units[0].document == units[-1].document:
-    if not any(x.startswith(_START) for x in lines):
-      units = [x._replace(document=i) for i, x in enumerate(units)]
+  how = _find_columns(path, blocks, word, tag, labelled)
+  units, left_out = _make_sentences(path, blocks, lines, how)
   texts = [text for x in units for text in x.words]
   _refuse_sentences(path, texts)
-  notes = [f'words in column {column}'] if numbered and word is None else []
-  if labelled:
+  notes = []
+  if how.numbered and word is None:
+    notes.append(f'words in column {how.word}')
+  if how.labelled:
     units, what = _to_bio(path, units)
-    notes.append(f'{what} in column {tag}' if tag != -1 else what)
+    notes.append(f'{what} in column {how.tag}' if how.tag != -1 else what)
   counts = left_out, sum(map(str.isspace, texts)) + texts.count('')
   for count, what in zip(counts, ('no word', 'a blank word'), strict=True):
     notes += [f'{errors.count(count, "line")} with {what}'] if count else []
@@ -161,8 +138,8 @@ def parse_column(field: str, given: str) -> int | None:
     ) from None
 
 
-def _split_lines(lines) -> list[tuple[int, list[_Row]]]:
-  """Returns (document, rows) of what is between blank lines and -DOCSTART-."""
+def _split_lines(lines) -> _Blocks:
+  """Returns the rows between blank lines and -DOCSTART-, with their document."""
   blocks, document, blanks, starts, inside = [], 0, 0, False, False
   for number, line in enumerate(lines, 1):
     columns = _split(line)
@@ -181,7 +158,6 @@ def _split_lines(lines) -> list[tuple[int, list[_Row]]]:
 
 def _split(line: str) -> tuple[str, ...]:
   """Returns the columns of a line; between tabs, a blank may be a word."""
-  # Tuples of texts, unlike lists, cost the collector of garbage no time.
   if not line.strip():
     return ()
   if '\t' not in line:
@@ -191,7 +167,36 @@ def _split(line: str) -> tuple[str, ...]:
   return tuple(x.strip(' ') or x for x in line.split('\t'))
 
 
-def _are_numbered(blocks) -> bool:
+def _find_columns(path, blocks: _Blocks, word, tag, labelled) -> _Layout:
+  rows = [x for _, block in blocks for x in block]
+  rows = [x for x in rows if not x[1].startswith('#')] or rows
+  top, width = rows[0], len(rows[0]) - 1
+  # Of two columns, the first may be a word that is a number, before its tag.
+  numbered = width > 1 + (labelled is True) and _are_numbered(blocks)
+  column = int(numbered) if word is None else word
+  if tag is None:
+    tag = 3 if numbered and width == 10 else -1  # CoNLL-U, or any other file
+    if (
+      numbered
+      and width == 4
+      and labels.parse_scheme({*_take(path, rows, top, 2)})
+    ):
+      tag = 2  # GermEval 2014, whose last column has the inner entities
+  known = {*_take(path, rows, top, tag)}
+  if labelled and (column - tag) % width == 0:
+    raise errors.UserError(
+      f'{path}: words and tags are both in column {column} of {width}; give each '
+      'word a tag behind a blank or tab, or name the columns.'
+    )
+  if labelled is None:
+    labelled = width > 1 + numbered and known != {'_'}
+  sure = labelled or numbered or word is not None or width == 1
+  if not sure and labels.parse_scheme(known - {'_'}) is None:
+    _refuse_sentences(path, [' '.join(x) for _, *x in rows])
+  return _Layout(top, numbered, column, tag, known, labelled)
+
+
+def _are_numbered(blocks: _Blocks) -> bool:
   for _, block in blocks:
     firsts = [x[1] for x in block if not _NO_WORD.fullmatch(x[1])]
     begin = int(firsts[0]) if firsts and _NUMBER.fullmatch(firsts[0]) else 0
@@ -200,22 +205,44 @@ def _are_numbered(blocks) -> bool:
   return True
 
 
-def _count_comments(block, lines, top, tag, known) -> int:
+def _make_sentences(path, blocks: _Blocks, lines, how: _Layout):
+  """Returns (sentences, number of lines that were left out)."""
+  units, left_out = [], 0
+  for document, block in blocks:
+    if how.numbered:
+      rows = [x for x in block if not _NO_WORD.fullmatch(x[1])]
+    else:
+      rows = block[_count_comments(block, lines, how) :]
+    left_out += len(block) - len(rows)
+    if rows:
+      tags = None
+      if how.labelled:
+        tags = _take(path, rows, how.top, how.tag, blank=False)
+      words = _take(path, rows, how.top, how.word)
+      units.append(Sentence(document, [x[0] for x in rows], words, tags))
+  # Something has to say what belongs together.
+  if units[0].document == units[-1].document:
+    if not any(x.startswith(_START) for x in lines):
+      units = [x._replace(document=i) for i, x in enumerate(units)]
+  return units, left_out
+
+
+def _count_comments(block, lines, how: _Layout) -> int:
   """Returns how many lines before a sentence are comments; # may be a word."""
   for i, (number, *columns) in enumerate(block):
     if not columns[0].startswith('#'):
       return i
-    tabbed = {'\t' in lines[x - 1] for x in (number, top[0])}
-    like = len(columns) == len(top) - 1 and all(columns) and len(tabbed) == 1
-    if like and not re.match('#+ +[^ ]', columns[0]):
+    tabbed = {'\t' in lines[x - 1] for x in (number, how.top[0])}
+    like = len(columns) == len(how.top) - 1 and all(columns)
+    if like and len(tabbed) == 1 and not re.match('#+ +[^ ]', columns[0]):
       # Without a scheme, any text is a tag.
-      forms = schemes.parse(known | {columns[tag]}) or {}
-      if schemes.parse(known) is None or columns[tag] in forms:
+      forms = labels.parse_scheme(how.known | {columns[how.tag]}) or {}
+      if labels.parse_scheme(how.known) is None or columns[how.tag] in forms:
         return i
   return len(block)
 
 
-def _take(path, rows, top, index, blank=True) -> list[str]:
+def _take(path, rows, top: _Row, index, blank=True) -> list[str]:
   """Returns a column of rows, all of which have as many as the row `top`."""
   width = len(top) - 1
   there = -width <= index < width
@@ -250,7 +277,7 @@ def _refuse_sentences(path, words):
 def _to_bio(path, units) -> tuple[list[Sentence], str]:
   """Returns sentences with tags as BIO if they have a scheme, and its letters."""
   tags = {tag for x in units for tag in x.tags}
-  forms = schemes.parse(tags)
+  forms = labels.parse_scheme(tags)
   if forms is None:
     return units, errors.count(len(tags), 'plain tag')
   for tag in tags - forms.keys():
@@ -260,8 +287,8 @@ def _to_bio(path, units) -> tuple[list[Sentence], str]:
     raise errors.at_line(path, line, f'{problem}; {advice}')
   letters = {x[0] for x in forms.values()} | {'O'}
   letters |= {'I'} if letters <= set('BIO') else set()
-  scheme = ''.join(x for x in f'{schemes.LETTERS}O' if x in letters)
+  scheme = ''.join(x for x in f'{labels.LETTERS}O' if x in letters)
   return [
-    x._replace(tags=schemes.to_bio([forms[tag] for tag in x.tags]))
+    x._replace(tags=labels.to_bio([forms[tag] for tag in x.tags]))
     for x in units
   ], f'{scheme} tags'

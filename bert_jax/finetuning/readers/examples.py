@@ -10,8 +10,6 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.finetuning.readers import glue, labels, splits, table_files
 
-_IDS = ('index', 'id')  # columns that number the rows of GLUE's test files
-
 
 class Columns(NamedTuple):
   """Names of columns, or of the fields or flags that name them; '' is none."""
@@ -31,7 +29,6 @@ class Example(NamedTuple):
   Attributes:
     pair: the second text, or a tuple of them; None for single texts.
     label: as `labels.read` returns it; several of a row in `label_lists`.
-    id: its name in a submission.
   """
 
   line: int
@@ -43,17 +40,11 @@ class Example(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Examples(splits.Content):
-  """The rows of a split, in order.
+  """The rows of a split, in order."""
 
-  Attributes:
-    units: the rows, `Example`.
-    ragged: numbers of lines that were left out, having too few columns.
-    marked: of lines that were left out, having a `labels.find_mark`.
-    kept: columns of each row to copy into its predictions, {name: value}.
-  """
-
-  ragged: Sequence[int] = ()
-  marked: Sequence[int] = ()
+  ragged: Sequence[int] = ()  # lines that were left out: too few columns
+  marked: Sequence[int] = ()  # and those with a `labels.find_mark`
+  # Columns of each row to copy into its predictions, {name: value}.
   kept: Iterable[dict] | None = None
 
   @property
@@ -91,7 +82,6 @@ class Examples(splits.Content):
 
 
 def read_glue(name: str, split: str, path: str) -> Examples:
-  """Reads a file of a GLUE task, see `glue.TASKS`."""
   known = glue.TASKS[name]
   test = split not in ('train', 'dev', 'dev_mismatched')
   table = table_files.read(path, () if test else known.headless, ragged=True)
@@ -111,11 +101,9 @@ def choose_columns(
   needs_label: bool = True,
   asked: Columns = FIELDS,
 ) -> Examples:
-  """Returns the examples in the named columns of a table.
+  """Returns the examples in the columns of a table, which `asked` has named.
 
-  Args:
-    needs_label: whether a table without a column of labels is an error.
-    asked: the fields or flags that name the columns.
+  `needs_label` makes a table without a column of labels an error.
   """
   text, pair, _, label = columns
   wanted = {asked.text: text, asked.pair: pair}
@@ -127,8 +115,8 @@ def choose_columns(
   units = [
     Example(
       line,
-      _get_text_or_null(table, line, row, text),
-      _get_text_or_null(table, line, row, pair) if pair else None,
+      get_text(table, line, row, text),
+      get_text(table, line, row, pair) if pair else None,
       labels.read(table.path, line, row.get(label) if label else None),
       str(i),
     )
@@ -144,17 +132,16 @@ def choose_columns(
 
 
 def _join_columns(table: table_files.Table, name: str, field: str):
-  """Makes a column of several, named as in 'title + body'."""
+  """Makes a column of several, as of 'title + body'."""
   parts = [x.strip() for x in name.split('+')]
   for part in parts:
     if part not in table.names or not part:
       refuse_columns(table, f'has no column {part!r}', field)
   for line, row in table.rows:
-    row[name] = ' '.join(_get_text_or_null(table, line, row, x) for x in parts)
+    row[name] = ' '.join(get_text(table, line, row, x) for x in parts)
 
 
 def refuse_columns(table: table_files.Table, problem: str, field: str):
-  """Raises errors.UserError for a field that names no column of a table."""
   raise errors.UserError(
     f'{table.path} {problem}; it has '
     f'{table_files.describe_names(table.path, table.names)}; name one of these '
@@ -163,23 +150,18 @@ def refuse_columns(table: table_files.Table, problem: str, field: str):
 
 
 def get_text(table: table_files.Table, line: int, row: dict, name: str) -> str:
-  """Returns the text in a column; raises errors.UserError for another type."""
-  value = row.get(name)
+  """Returns the text in a column, '' for JSON's null."""
+  value = row.get(name, ...)
+  value = '' if value is None else value
   if not isinstance(value, str):
-    got = 'nothing' if value is None else f'a {type(value).__name__}'
+    got = 'nothing' if value is ... else f'a {type(value).__name__}'
     problem = f'has in {name!r} {got}, not a text; correct that line.'
     raise errors.at_line(table.path, line, problem)
   return value
 
 
-def _get_text_or_null(table, line, row, name) -> str:
-  """Returns the text in a column, '' for JSON's null."""
-  is_null = name in row and row[name] is None
-  return '' if is_null else get_text(table, line, row, name)
-
-
 def _read_ids(table) -> list[str]:
-  name = next((name for name in _IDS if name in table.names), None)
+  name = next((x for x in ('index', 'id') if x in table.names), None)
   if name is None:
     return [str(i) for i in range(len(table.rows))]
   lines: dict[str, int] = {}

@@ -17,15 +17,11 @@ class Glue:
   """A task of GLUE.
 
   Attributes:
-    folder: name of its folder in a download of GLUE.
-    text: column of the first text.
     pair: column of the second text; '' for single texts.
-    label: column of the label.
     labels: the classes; () for a number.
     metrics: names as in `metrics.score`; models are compared by the first.
     headless: columns of files that have no header.
-    files: {split: path in the folder}; the splits are `train`, `dev`, `test`
-      and, for MNLI, `dev_mismatched`, `test_mismatched` and `diagnostic`.
+    files: {split: path in the folder}.
     published: other names of these files, as whoever made the data published
       them; read if there is no training file of the usual name.
     others: {split: file name in a submission}; None if only the test set is

@@ -49,7 +49,7 @@ def read(
   needs_label: bool,
   asked: examples.Columns,
 ) -> LabelLists:
-  """Returns the rows of a table; args as `examples.choose_columns`."""
+  """Returns the rows of a table, see `examples.choose_columns`."""
   rows = examples.choose_columns(
     table, columns._replace(label=''), False, asked
   )
@@ -67,7 +67,6 @@ def read(
 
 
 def _read_flags(path, line, row, names) -> tuple[str, ...] | str:
-  """Returns the names of the columns that hold 1; '' if all are unknown."""
   flags = {x: str(row.get(x)).strip().lower() for x in names}
   if _UNKNOWN.issuperset(flags.values()):
     return ''
@@ -79,7 +78,6 @@ def _read_flags(path, line, row, names) -> tuple[str, ...] | str:
 
 
 def _read_lists(table, name) -> list[tuple[str, ...] | str]:
-  """Returns the labels of each row in a column, each once; '' if unknown."""
   values = [(line, row.get(name)) for line, row in table.rows]
   texts = [x for _, x in values if isinstance(x, str) and x[:1] not in _OPEN]
   marks = sorted({mark for x in texts for mark in _MARKS.findall(x)})

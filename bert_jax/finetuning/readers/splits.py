@@ -1,6 +1,5 @@
 """The splits of a run: which files they are, what is held out, samples."""
 
-import abc
 import dataclasses
 import os
 import re
@@ -36,10 +35,7 @@ _EXTENSIONS = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """Where a run's examples come from: fields of `data` and of `finetuning`.
-
-  `regression` is also true for a GLUE task whose labels are numbers.
-  """
+  """Where a run's examples come from: fields of `data` and of `finetuning`."""
 
   input: str
   text: str
@@ -48,19 +44,19 @@ class Source:
   choices: str
   heldout: float
   max_documents: int
-  glue: str
-  regression: bool
+  glue: str = ''
+  regression: bool = False  # also for a task of GLUE with numbers
+  unanswerable: bool = False
 
 
 def get_source(config: config_dict.ConfigDict) -> Source:
   """Returns where the examples of a config come from."""
-  fields = [x.name for x in dataclasses.fields(Source)][:-2]
-  known = find_glue(config.finetuning.glue)
-  return Source(
-    *(config.data[x] for x in fields),
-    config.finetuning.glue,
-    not known.labels if known else config.finetuning.regression,
-  )
+  fields = [x.name for x in dataclasses.fields(Source)][:-3]
+  f = config.finetuning
+  known = find_glue(f.glue)
+  regression = not known.labels if known else f.regression
+  given = (config.data[x] for x in fields)
+  return Source(*given, f.glue, regression, f.unanswerable)
 
 
 def find_glue(name: str) -> glue.Glue | None:
@@ -73,11 +69,7 @@ def find_glue(name: str) -> glue.Glue | None:
 
 
 def find_files(source: Source) -> dict[str, str]:
-  """Returns {split: path} of a source's input.
-
-  It names files, `train=FILE,dev=FILE,test=FILE`, or a folder: of the GLUE
-  task, of all of GLUE, or with files named as in `_find_own_files`.
-  """
+  """Returns {split: path} of a source's input: files, or a folder with them."""
   known, given = find_glue(source.glue), source.input
   if '=' in given and not storage.exists(given):
     paths = _parse_files(given, known.files if known else _SPLITS)
@@ -167,7 +159,7 @@ def _find_own_files(folder: str) -> dict[str, str]:
 
 
 def list_unread(source: Source) -> list[str]:
-  """Returns the names in a folder of one's own that are no file of a split."""
+  """Returns the names in a folder that are no file of a split."""
   if source.glue or not storage.is_folder(source.input):
     return []
   read = {os.path.basename(x) for x in _find_own_files(source.input).values()}
@@ -176,7 +168,7 @@ def list_unread(source: Source) -> list[str]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Content(abc.ABC):
+class Content:
   """What a file holds, or a part of it.
 
   Attributes:
@@ -196,9 +188,12 @@ class Content(abc.ABC):
     """Returns classes or numbers by which units are held out evenly, or ()."""
     return ()
 
-  @abc.abstractmethod
   def list_keys(self) -> list[tuple[Any, tuple]]:
-    """Returns what names each unit, and what only units of equal text share."""
+    """Returns (name, key) of each unit; equal texts have equal keys."""
+    raise NotImplementedError
+
+  def list_texts(self) -> list[str]:
+    return [x for _, key in self.list_keys() for x in key if isinstance(x, str)]
 
   def take(self, chosen: Sequence[int]) -> Self:
     units = [self.units[i] for i in chosen]
@@ -208,12 +203,7 @@ class Content(abc.ABC):
 def read(
   source: Source, read_file: Callable[[str, str], Content]
 ) -> dict[str, Content]:
-  """Reads the files of a source.
-
-  Without a dev file, a share `data.heldout` of the training units becomes
-  `dev`, the same for every seed. If there are more units than
-  `data.max_documents`, a sample is taken.
-  """
+  """Reads the files of a source; without a dev file, dev is held out."""
   paths = find_files(source)
   contents = {split: read_file(split, path) for split, path in paths.items()}
   if 'dev' not in contents:
@@ -235,7 +225,7 @@ def read(
 def _keep_copies(whole: Content, out: np.ndarray) -> np.ndarray:
   """Returns what is held out, bool [N], without copies of training units.
 
-  If nothing else is held out, they stay, and are reported.
+  Where there is nothing else, they stay, and are reported.
   """
   keys = [key for _, key in whole.list_keys()]
   known = {key for key, held in zip(keys, out, strict=True) if not held}

@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 from bert_jax import errors
 from bert_jax.finetuning.readers import splits, table_files
 
-_FLAGS = {'true': True, 'false': False}
+_FLAGS = {'true': True, 'false': False, 'none': False}
 
 
 class Question(NamedTuple):
   """A question about a passage.
 
   Attributes:
-    id: its id, under which predictions are written.
     passage: number of its passage in the file.
     answers: (text, first character in the passage) of each right answer; () if
       there is none, None if they are not known: without the field answers, or
@@ -64,19 +63,19 @@ def read(path: str) -> Squad:
   shared: dict[str, int] = {}  # numbers of the passages of flat rows
   questions: list[Question] = []
   for i, article in enumerate(_parse(path)):
-    where = f'data[{i}]'
+    where = f'{path}: data[{i}]'
     if isinstance(article, dict) and 'question' in article:
-      context = _get(path, where, article, 'context', str)
+      context = _get(where, article, 'context', str)
       number = shared.setdefault(context, len(passages))
       passages += [context] if number == len(passages) else []
-      questions.append(_read_question(path, where, article, number))
+      questions.append(_read_question(where, article, number))
       continue
-    for k, part in enumerate(_get(path, where, article, 'paragraphs', list)):
+    for k, part in enumerate(_get(where, article, 'paragraphs', list)):
       inner = f'{where}.paragraphs[{k}]'
-      passages.append(_get(path, inner, part, 'context', str))
-      for n, row in enumerate(_get(path, inner, part, 'qas', list)):
+      passages.append(_get(inner, part, 'context', str))
+      for n, row in enumerate(_get(inner, part, 'qas', list)):
         place = f'{inner}.qas[{n}]'
-        questions.append(_read_question(path, place, row, len(passages) - 1))
+        questions.append(_read_question(place, row, len(passages) - 1))
   if not questions:
     raise errors.UserError(
       f'{path} has no questions; give a file that has some.'
@@ -90,11 +89,11 @@ def read(path: str) -> Squad:
 
 def _parse(path) -> list:
   """Returns the articles of a file, or its flat rows."""
-  text, advice = (
-    table_files.read_text(path),
+  text = table_files.read_text(path)
+  advice, kinds = (
     'give a file in the form of SQuAD.',
+    (ValueError, RecursionError),
   )
-  kinds = ValueError, RecursionError
   with errors.explaining(f'{path} is not JSON', advice, kinds):
     try:
       content = json.loads(text)
@@ -106,52 +105,50 @@ def _parse(path) -> list:
     return [content]
   if isinstance(content, list) and content:
     return content
-  return _get(path, '', content, 'data', list)
+  return _get(f'{path}: the content', content, 'data', list)
 
 
-def _read_question(path, where, row, passage) -> Question:
-  text = _get(path, where, row, 'question', str)
+def _read_question(where, row, passage) -> Question:
+  text = _get(where, row, 'question', str)
   name = 'guid' if 'guid' in row and 'id' not in row else 'id'  # as in KLUE
   number = row.get(name)
   if type(number) is not int:
-    number = _get(path, where, row, name, str)
-  impossible = row.get('is_impossible')
-  if impossible is not None and str(impossible).lower() not in _FLAGS:
+    number = _get(where, row, name, str)
+  impossible = _FLAGS.get(str(row.get('is_impossible')).lower())
+  if impossible is None:
     raise errors.UserError(
-      f'{path}: {where}.is_impossible is {impossible!r}, not true or false.'
+      f'{where}.is_impossible is {row["is_impossible"]!r}, not true or false.'
     )
   known = str(number), text, passage
-  if impossible and _FLAGS[str(impossible).lower()]:
+  if impossible:
     return Question(*known, (), True)  # its answers are only plausible
   if row.get('answers') is None:
     return Question(*known, None)
   answers, place = row['answers'], f'{where}.answers'
   if isinstance(answers, dict):  # of lists, as of Hugging Face
     names = 'text', 'answer_start'
-    lists = [_get(path, place, answers, x, list) for x in names]
+    lists = (_get(place, answers, x, list) for x in names)
     rows = itertools.zip_longest(*lists)
     row = {'answers': [dict(zip(names, x, strict=True)) for x in rows]}
-  pairs = []
-  for m, x in enumerate(_get(path, where, row, 'answers', list)):
-    text = _get(path, f'{place}[{m}]', x, 'text', str)
-    pairs.append((text, _get(path, f'{place}[{m}]', x, 'answer_start', int)))
+  pairs = [
+    (_get(x, y, 'text', str), _get(x, y, 'answer_start', int))
+    for i, y in enumerate(_get(where, row, 'answers', list))
+    for x in [f'{place}[{i}]']
+  ]
   # An empty text is no answer.
   return Question(*known, tuple(x for x in pairs if x[0]))
 
 
-def _get(path, where, row, name, kind) -> Any:
-  if not isinstance(row, dict):
-    raise errors.UserError(
-      f'{path}: {where or "the content"} is a {type(row).__name__}, not an '
-      'object; give a file in the form of SQuAD.'
-    )
-  value = row.get(name)
+def _get(where, row, name, kind) -> Any:
+  value = row
+  if isinstance(row, dict):
+    where, value = f'{where}.{name}', row.get(name)
+  else:
+    kind = dict
   if type(value) is not kind:
-    place = f'{where}.{name}' if where else name
     got = 'missing' if value is None else f'a {type(value).__name__}'
     raise errors.UserError(
-      f'{path}: {place} is {got}, where the form of SQuAD has a '
-      f'{kind.__name__}.'
+      f'{where} is {got}, where the form of SQuAD has a {kind.__name__}.'
     )
   return value
 

@@ -1,32 +1,29 @@
-"""Reads rows with named columns from TSV, CSV and JSONL files; writes TSV.
+"""Reads rows with named columns from TSV, CSV and JSONL files; writes tables.
 
-A TSV file is taken as it is: a quotation mark is a character like any other,
-as in GLUE. A CSV file quotes fields that hold commas, quotes or line feeds.
-In both, empty lines are left out, unless there is only one column: then each is
-a row without text. JSON is an object per line or one list of objects, which are
-then counted as lines; what an object has inside another one has a name such as
-labels.binary. Files may be compressed.
+In TSV a quotation mark is a character like any other, as in GLUE; CSV quotes
+fields. In both, empty lines are left out, unless there is only one column: then
+each is a row without text. JSON is an object per line or one list of objects,
+which are counted as lines; what is in an object inside has a name such as
+labels.binary.
 """
 
 import csv
 import io
 import itertools
 import json
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TextIO
 
 from bert_jax import errors
 from bert_jax.corpus import text_files
-from bert_jax.runtime import memory
 
 EXTENSIONS = ('.tsv', '.csv', '.jsonl')
 # Extensions of further files, and which of these they are read like.
 _LIKE = {'.txt': '.tsv', '.json': '.jsonl', '.ndjson': '.jsonl'}
 READ = (*EXTENSIONS, *_LIKE)
-_SEPARATORS = {'.tsv': 'the tab', '.txt': 'the tab', '.csv': 'the comma'}
-# Separators to look for in a message.
-_OTHERS = {'.tsv': ';|,', '.txt': ';|,', '.csv': ';|\t'}
+# The separator of a kind of file, and others to look for in a message.
+_TABS = 'the tab', ';|,'
+_SEPARATORS = {'.tsv': _TABS, '.txt': _TABS, '.csv': ('the comma', ';|\t')}
 _BREAKS = '\t', '\n', '\r'  # which a field of a TSV file cannot hold
 
 
@@ -63,7 +60,7 @@ def read(
       'and other tables (Parquet, Arrow) as JSONL, in UTF-8.'
     )
   # Of CSV, also lines that end in a carriage return alone.
-  lines = _read_lines(path, '' if kind == '.csv' else '\n', _share(2))
+  lines = _read_lines(path, '' if kind == '.csv' else '\n')
   skipped: list[int] = []
   if kind == '.tsv':
     values = _split_tsv(lines)
@@ -72,12 +69,7 @@ def read(
     named = _name_values(path, _split_csv(path, lines))
   else:
     named = _split_json(path, lines)
-  rows, left = [], _share(2)
-  for number, row in named:
-    left -= sys.getsizeof(row) + sum(map(sys.getsizeof, row.values()))
-    if left < 0:
-      _refuse_large(path, _share(2))
-    rows.append((number, row))
+  rows = list(named)
   if not rows:
     raise errors.UserError(f'{path} has no rows; give a file that has some.')
   # Objects of JSONL may lack fields that others have.
@@ -95,53 +87,30 @@ def describe_names(path: str, names: Sequence[str]) -> str:
 
 def _guess_separator(kind: str, names: Sequence[str]) -> str:
   """Returns a question if a header may be separated by another character."""
-  for mark in _OTHERS.get(kind, ''):
+  its, others = _SEPARATORS.get(kind, ('', ''))
+  for mark in others:
     if ''.join(names).count(mark) >= len(names):
-      return f' (is {mark!r} the separator? Of a {kind} file it is {_SEPARATORS[kind]})'
+      return f' (is {mark!r} the separator? Of a {kind} file it is {its})'
   return ''
 
 
 def read_text(path: str) -> str:
-  """Returns the text of a UTF-8 file, maybe compressed.
-
-  Raises:
-    errors.UserError: also if it is larger than a sixteenth of the machine's
-      memory, which its rows would fill.
-  """
-  return ''.join(_read_lines(path, '', _share(16)))
+  """Returns the text of a UTF-8 file, maybe compressed."""
+  return ''.join(_read_lines(path, ''))
 
 
-def _share(part: int) -> int:
-  return memory.count_bytes() // part
-
-
-def _read_lines(path, newline: str, most: int) -> Iterator[str]:
-  """Yields the lines of a text file that takes at most `most` bytes."""
+def _read_lines(path, newline: str) -> Iterator[str]:
   advice = 'is this the right path?'
   with errors.explaining(f'cannot read {path}', advice, text_files.Damaged):
     try:
       with text_files.open_text(path) as file:
         text = io.TextIOWrapper(file, 'utf-8-sig', newline=newline)
-        left = most
-        while line := text.readline(left + 1):  # so that any line is bounded
-          left -= len(line.encode())
-          if left < 0:
-            _refuse_large(path, most)
-          yield line
+        yield from text
     except UnicodeDecodeError:
       _refuse_encoding(path)
 
 
-def _refuse_large(path, most):
-  raise errors.UserError(
-    f"{path} takes more than {most / 1e9:.2g} GB of this machine's memory when "
-    'it is read, which is all that it may; give fewer rows, or use a machine '
-    'with more.'
-  )
-
-
 def _refuse_encoding(path):
-  """Raises errors.UserError for the first line that is not UTF-8."""
   with text_files.open_text(path) as file:
     for number, line in enumerate(file, 1):
       if number == 1:
@@ -193,12 +162,12 @@ def _name_values(
       values = values or ['']
       if ragged and len(values) < len(names):
         skipped.append(number)
-      elif not ragged and len(values) != len(names):
+        continue
+      if not ragged and len(values) != len(names):
         count, known = errors.count(len(values), 'column'), len(names)
         problem = f'has {count}, not {known} ({describe_names(path, names)})'
         raise errors.at_line(path, number, f'{problem}; correct that line.')
-      else:
-        yield number, dict(zip(names, values, strict=False))
+      yield number, dict(zip(names, values, strict=False))
 
 
 def _split_json(path, lines) -> Iterator[tuple[int, dict]]:
@@ -243,26 +212,27 @@ def _check_names(path, number, names):
 
 
 def open_new(path: str) -> TextIO:
-  r"""Opens a file to write UTF-8 to it, and "\ud83d" for half an emoji.
-
-  JSON with truncated texts has such halves, which UTF-8 has not.
-  """
+  r"""Opens a file to write UTF-8 to it, and "\ud83d" for half an emoji."""
   return open(
     path, 'w', encoding='utf-8', errors='backslashreplace', newline=''
   )
 
 
-def write_tsv(path: str, rows: Iterable[Sequence[str]]):
-  """Writes rows of texts, the first of which names the columns."""
+def write_table(path: str, rows: Iterable[Sequence], kind: str = '.tsv'):
+  """Writes rows as .tsv or .csv, the first of which names the columns.
+
+  Raises:
+    csv.Error: for a tab or a line feed in a TSV file, which has no quotes.
+  """
+  how = {'delimiter': '\t', 'quoting': csv.QUOTE_NONE, 'quotechar': None}
+  how = how if kind == '.tsv' else {}
   with open_new(path) as file:
+    writer = csv.writer(file, lineterminator='\n', **how)
+    quoting = csv.writer(file, lineterminator='\n', quoting=csv.QUOTE_ALL)
     for row in rows:
-      for text in row:
-        if not fits_tsv(text):
-          raise errors.UserError(
-            f'{text!r} cannot be written to a TSV file, which has no quotes for '
-            'tabs and line feeds; write a .csv or .jsonl file.'
-          )
-      file.write('\t'.join(row) + '\n')
+      # Python before 3.13 does not quote a carriage return of its own accord.
+      bare = kind == '.tsv' or not any('\r' in str(x) for x in row)
+      (writer if bare else quoting).writerow(row)
 
 
 def fits_tsv(text: str) -> bool:

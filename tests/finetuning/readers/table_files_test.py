@@ -6,9 +6,7 @@ import tracemalloc
 import pytest
 
 from bert_jax import errors
-from bert_jax.finetuning.readers import squad, table_files
-from bert_jax.runtime import memory
-from tests import peak
+from bert_jax.finetuning.readers import table_files
 
 
 def read(tmp_path, content, name) -> table_files.Table:
@@ -61,34 +59,6 @@ def test_no_row_and_no_column_is_lost(tmp_path, name, content, rows):
   table = read(tmp_path, content, name)
   assert table.rows == rows
   assert table.names == tuple(dict.fromkeys(x for _, row in rows for x in row))
-
-
-@pytest.mark.parametrize(
-  ('name', 'begin', 'more'),
-  [
-    ('rows.csv.gz', 'text,label\n', 'a,b\n'),
-    ('rows.tsv.gz', 'text\tlabel\n', 'a\tb\n'),
-    ('rows.jsonl.gz', '', '{"a": 1}\n'),
-    ('line.csv.gz', 'text\n', 'aaaa'),
-    ('quote.csv.gz', 'text\n"', 'a,\n\n'),
-    ('line.tsv.gz', 'text\n', 'aaaa'),
-    ('squad.json.gz', '', '[[[['),
-  ],
-)
-def test_a_file_that_grows_beyond_the_memory_is_refused(
-  tmp_path, monkeypatch, name, begin, more
-):
-  path = tmp_path / name
-  content = begin.encode() + more.encode() * (1 << 20)
-  path.write_bytes(gzip.compress(content, 1))
-  monkeypatch.setattr(memory, 'count_bytes', lambda: 2 << 20)
-  read = squad.read if 'squad' in name else table_files.read
-
-  def refuse():
-    with pytest.raises(errors.UserError, match=f'^.*{name} .* memory.*$'):
-      read(str(path))
-
-  assert peak.measure(refuse) < 8 << 20
 
 
 def test_a_table_is_read_without_a_second_copy_of_it(tmp_path):

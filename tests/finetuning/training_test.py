@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.data import manifest_file
-from bert_jax.finetuning import classes, task_data
+from bert_jax.finetuning import classes, training
 from bert_jax.runtime import files, storage
 from bert_jax.tokenization.tokenizer import AddedWord
 from bert_jax.workdir import checkpoint_reader
@@ -17,7 +17,7 @@ from tests.finetuning import made
 
 
 def open_data(c, workdir):
-  return task_data.open_data(classes.TASK, c, str(workdir))
+  return training.open_data(classes.TASK, c, str(workdir))
 
 
 @pytest.fixture(params=['local', 'remote'])
@@ -72,7 +72,7 @@ def test_added_words_stay_whole_in_data_and_in_what_is_read_from_them(
 ):
   added = (AddedWord('dog', 7, True, False, False, True),)
   words = dataclasses.replace(models.TOKENIZER, added=added)
-  monkeypatch.setattr(task_data.starting, 'read_tokenizer', lambda c: words)
+  monkeypatch.setattr(training.starting, 'read_tokenizer', lambda c: words)
   c = made.configure(tmp_path)
   rows = ['dogs,a', 'catdog,b'] * 9
   made.write_csv(tmp_path / 'texts', train=rows, dev=rows)
@@ -81,7 +81,7 @@ def test_added_words_stay_whole_in_data_and_in_what_is_read_from_them(
   assert words.tokens(data.splits['train'].encoded.ids[:8]) == (
     '[CLS] dog [UNK] [SEP] [CLS] cat dog [SEP]'.split()
   )
-  facts = task_data.list_facts(c, data, ())
+  facts = training.make_task(classes.TASK, c, data).facts
   assert facts['data']['recipe']['added'] == [list(added[0])]
-  lines = classes.TASK.describe_data(data.manifest)
+  lines = training.describe(classes.TASK, data.manifest)
   assert ' tokens, 25.00% of the tokens unknown (' in lines[0]

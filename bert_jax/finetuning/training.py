@@ -1,0 +1,248 @@
+"""What a run of fine-tuning learns from: its data, as the training loop takes them.
+
+The files are read at each start. A run keeps its tokenizer, and hashes of the rows
+that it began with.
+"""
+
+import functools
+import json
+import math
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from ml_collections import config_dict
+
+import bert_jax
+from bert_jax import errors
+from bert_jax.data import manifest_file
+from bert_jax.finetuning import batches, encode, starting, supervised
+from bert_jax.finetuning.readers import splits
+from bert_jax.inference import fine_tuned
+from bert_jax.interop import vocabulary
+from bert_jax.model import parameters
+from bert_jax.parallel import distributed
+from bert_jax.runtime import storage
+from bert_jax.tokenization import unknown
+from bert_jax.tokenization.tokenizer import Tokenizer
+from bert_jax.train import task, tuning
+from bert_jax.workdir import claim, paths
+
+
+class Data(NamedTuple):
+  """All that a run learns from and predicts.
+
+  Attributes:
+    labels: names of the model's outputs, such as classes; () for a number.
+    manifest: facts about the data, for `manifest.json`: `splits` has the facts
+      about each split, with `rows`, `longest`, its longest row's tokens, and
+      `sha256`, see `Rows.compute_sha256`.
+  """
+
+  splits: dict[str, encode.Rows]
+  labels: tuple[str, ...]
+  tokenizer: Tokenizer
+  manifest: dict[str, Any]
+
+
+def read(
+  this: supervised.Supervised,
+  config: config_dict.ConfigDict,
+  tokenizer: Tokenizer,
+) -> Data:
+  """Reads and encodes the files of a config."""
+  source, f = splits.get_source(config), config.finetuning
+  contents = splits.read(source, functools.partial(this.read_file, source))
+  labels = this.list_labels(source, contents)
+  this.list_metrics(labels, f)  # checks those asked for
+  settings = fine_tuned.get_settings(config)
+  how = encode.How(tokenizer, max(config.phases.seq_length), f.form, settings)
+  rows, facts, repeated = {}, {}, splits.find_repeated(contents)
+  for split, content in contents.items():
+    rows[split], more = this.encode(how, content, labels, split)
+    warnings = more.pop('warnings', {})
+    warnings[f'with the text of a training {this.unit}'] = repeated[split]
+    encoded = rows[split].encoded
+    share, warning = unknown.examine(
+      tokenizer, encoded.ids, content.list_texts(), split
+    )
+    facts[split] = {
+      'path': content.path,
+      'origin': content.origin or content.path,
+      'rows': rows[split].size,
+      'sha256': rows[split].compute_sha256(),
+      'longest': int(rows[split].lengths.max()),
+      'truncated': encoded.truncated,
+      'unknown': round(share, 6),
+      'unknown_warning': warning,
+      **more,
+      'warnings': {
+        what: {'count': len(names), 'first': names[0]}
+        for what, names in warnings.items()
+        if names
+      },
+    }
+  unread = splits.list_unread(source)
+  about = {'labels': list(labels), 'splits': facts, 'unread': unread}
+  return Data(rows, tuple(labels), tokenizer, about)
+
+
+def describe(this: supervised.Supervised, manifest: dict) -> list[str]:
+  """Returns a description of the data, as lines to print."""
+  lines = []
+  for name, x in manifest['splits'].items():
+    parts = list(x['counts'])
+    if labels := x.get('labels'):
+      counts = [f'{label} ({n:,})' for label, n in labels.items()]
+      shown = errors.listing(counts, most=10)
+      if not manifest['labels']:
+        shown = 'from {min:,} to {max:,}'.format(**labels)
+      parts.append(f'labels {shown}')
+    parts.append(f'longest {x["longest"]} tokens')
+    if x['truncated']:
+      parts.append(f'{x["truncated"]:,} truncated')
+    if x['unknown']:
+      parts.append(f'{x["unknown"]:.2%} of the tokens unknown')
+    lines.append(f'{name}: {", ".join(parts)} ({x["origin"]})')
+    lines += [
+      f'WARNING: {name}: {errors.count(wrong["count"], this.unit)} {what}; '
+      f'the first is {this.place} {wrong["first"]} of {x["path"]}'
+      for what, wrong in x['warnings'].items()
+    ]
+    lines += filter(None, [x['unknown_warning']])
+  if unread := manifest['unread']:
+    lines.append(f'not read: {errors.listing(unread)}')
+  return lines
+
+
+def check_input(this: supervised.Supervised, config: config_dict.ConfigDict):
+  """Reads and encodes the files of a config, and keeps nothing."""
+  read(this, config, starting.read_tokenizer(config))
+
+
+def open_data(
+  this: supervised.Supervised, config: config_dict.ConfigDict, workdir: str
+) -> Data:
+  """Reads a run's files, and prints what they hold.
+
+  Raises:
+    errors.UserError: also if they have changed since the run began.
+  """
+  folder, begun = paths.own_data(workdir), claim.is_final(workdir)
+  if begun:
+    tokenizer = manifest_file.load_tokenizer(folder)
+  else:
+    tokenizer = starting.read_tokenizer(config)
+  data = read(this, config, tokenizer)
+  if begun:
+    was = manifest_file.read(folder, 'splits')['splits']
+    _check_same(was, data.manifest['splits'], workdir)
+  elif distributed.is_first():
+    _keep(folder, data)
+  print('\n'.join(describe(this, data.manifest)), flush=True)
+  return data
+
+
+def _keep(folder, data):
+  about = {'version': bert_jax.__version__, 'recipe': _get_recipe(data)}
+  with errors.explaining(f'cannot write {folder}'):
+    storage.make_folder(folder)
+    vocabulary.write(folder, data.tokenizer)
+    manifest_file.write(folder, about | data.manifest)
+
+
+def _get_recipe(data) -> dict[str, Any]:
+  """Returns what makes a tokenizer of a vocabulary."""
+  names = 'lowercase', 'strip_accents', 'added'
+  return {name: getattr(data.tokenizer, name) for name in names}
+
+
+def _check_same(was: dict[str, dict], now: dict[str, dict], workdir: str):
+  changed = [
+    x['path']
+    for split, x in (was | now).items()
+    if was.get(split, {}).get('sha256') != now.get(split, {}).get('sha256')
+  ]
+  if changed:
+    raise errors.UserError(
+      f'the input has changed since {workdir} began ({errors.listing(changed)}); '
+      'use another --workdir, or put the old files back.'
+    )
+
+
+def make_objective(
+  this: supervised.Supervised, config: config_dict.ConfigDict
+) -> task.Objective:
+  """Returns the part of a task that needs no data."""
+  module = fine_tuned.make_module(config, tuning.model_config(config))
+  f = config.finetuning
+  shapes = functools.partial(this.list_shapes, f, module)
+  sums, more, expected = this.list_sums(f, module)
+  settings = fine_tuned.get_settings(config)
+  init = functools.partial(parameters.init, module)
+  if config.init_from:
+    init = parameters.skip_layers(init, fine_tuned.list_new_layers(config))
+
+  def count_flops(phase):
+    tokens = shapes(phase, phase.batch_size)['input_mask'].shape
+    each = fine_tuned.count_flops(module, phase.seq_length)
+    return math.prod(tokens[:-1]) * each
+
+  def count(batch):
+    counts = dict.fromkeys(sums, jnp.sum(batch['label_weights']))
+    return counts | {name: g(batch) for name, g in more.items()}
+
+  return task.Objective(
+    init=init,
+    losses=(*sums[:1], *more),
+    counts=count,
+    compute=functools.partial(this.compute_sums, module, settings=settings),
+    batch_shapes=shapes,
+    flops=count_flops,
+    expected_loss=expected,
+    lengths=batches.list_lengths if f.by_length else task.use_longest,
+  )
+
+
+def make_task(
+  this: supervised.Supervised, config: config_dict.ConfigDict, data: Data
+) -> task.Task:
+  """Returns a task of fine-tuning, as the training loop takes it."""
+  f, pad_id = config.finetuning, data.tokenizer.pad_id
+  [phase] = task.list_phases(config)
+  others = {
+    name: batches.make_rows(split, phase.eval_batch_size, pad_id, f.by_length)
+    for name, split in data.splits.items()
+    if name != 'train'
+  }
+  dev = others.pop('dev')
+  rows, bias = data.splits['train'], None
+  train = batches.Batches(config.seed, rows, pad_id, f.by_length)
+  if f.head_bias == 'labels':
+    bias = this.find_bias(rows, len(data.labels))
+
+  def score(kept):
+    names = this.list_metrics(data.labels, f)
+    split, settings = data.splits['dev'], fine_tuned.get_settings(config)
+    predicted, _ = this.decide(split, kept, settings, tune=True)
+    return this.compare(names, data.labels, split, predicted)['metrics']
+
+  facts = {
+    'data': {'recipe': _get_recipe(data), 'splits': data.manifest['splits']},
+    'labels': data.labels,
+    'columns': this.list_columns(splits.get_source(config)),
+    'max_length': f.max_length,
+    'vocab_sha256': vocabulary.compute_sha256(data.tokenizer),
+  }
+  return task.Task(
+    objective=functools.partial(make_objective, this),
+    train_batch=train.train_batch,
+    eval_batch=dev.eval_batch,
+    eval_batches=dev.eval_batches,
+    describe=lambda batch: [],
+    facts=json.loads(json.dumps(facts)),  # as a checkpoint has them
+    start=starting.make_start(config, data.labels, bias),
+    collect=dev.collect,
+    score=score,
+    keep_best=f.select == 'best',
+    others=others,
+  )
