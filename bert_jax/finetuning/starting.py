@@ -156,17 +156,7 @@ def _fill_model(c):
   c.data.lowercase = tokenizer.lowercase
   c.data.strip_accents = str(tokenizer.strip_accents).lower()
   c.data.vocab_size = tokenizer.size
-  fine_tuned.list_new_layers(c)  # refuses too many
-  features = c.finetuning.features
-  if features != fine_tuned.NO_FEATURES:
-    if not models:
-      raise errors.UserError(
-        f'finetuning.features={features} needs init_from: the model, or '
-        'MODEL,MODEL, that computes them.'
-      )
-    frozen_features.check_layers(
-      'finetuning.features', features, c.model.num_layers
-    )
+  _check_layers(c)
   if c.finetuning.form == 'gpt' and c.objective.kind != 'ltr':
     raise errors.UserError(
       'finetuning.form=gpt predicts the next token, too, so it needs a model '
@@ -174,6 +164,20 @@ def _fill_model(c):
     )
   if models:
     transfer.check_length(c)
+
+
+def _check_layers(c):
+  fine_tuned.list_new_layers(c)  # refuses too many
+  features = c.finetuning.features
+  if features == fine_tuned.NO_FEATURES:
+    return
+  if not c.init_from:
+    raise errors.UserError(
+      f'finetuning.features={features} needs init_from: the model, or '
+      'MODEL,MODEL, that computes them.'
+    )
+  layers = c.model.num_layers
+  frozen_features.check_layers('finetuning.features', features, layers)
 
 
 def make_start(
