@@ -1,8 +1,8 @@
 """Decides, when data is prepared, whether accents are stripped from the text.
 
-Google's tokenizer strips all nonspacing marks from uncased text. In Latin,
-Greek and Cyrillic text these are accents. In most scripts without case they are
-vowels, tones or parts of letters, and Hangul would be decomposed into Jamo.
+Google's tokenizer strips all nonspacing marks from uncased text. In most scripts
+without case these are vowels, tones or parts of letters, and Hangul would be
+decomposed into Jamo.
 """
 
 import collections
@@ -59,10 +59,8 @@ def decide_without_text(
   # A vocabulary trained on stripped text, such as Google's uncased ones, has no
   # piece that stripping would change, and cannot encode text with accents.
   share, has_some = basic_tokenizer.find_accents(vocab)
-  return Decision(
-    not has_some,
-    f'{share:.1%} of the pieces of the vocabulary have any',
-  )
+  reason = f'{share:.1%} of the pieces of the vocabulary have any'
+  return Decision(not has_some, reason)
 
 
 def judge_text(language: str, seen: collections.Counter) -> Decision:
@@ -70,17 +68,12 @@ def judge_text(language: str, seen: collections.Counter) -> Decision:
   if language.lower() in _LANGUAGES:
     return Decision(False, f'in language {language} marks are parts of letters')
   share = seen['caseless'] / max(seen['characters'], 1)
-  return Decision(
-    share < _LEAST,
-    f'{share:.1%} of the characters are letters of scripts without case',
-  )
+  reason = f'{share:.1%} of the characters are letters of scripts without case'
+  return Decision(share < _LEAST, reason)
 
 
 def count_scripts(text: str, seen: collections.Counter):
-  """Counts a text's `characters`, and the `caseless` letters among them.
-
-  Caseless letters belong to scripts without case; ideographs do not count.
-  """
+  """Counts a text's `characters`, and the `caseless` letters, no ideographs."""
   seen['characters'] += len(text)
   if not text.isascii():
     counts = collections.Counter(text)

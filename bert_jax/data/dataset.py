@@ -54,15 +54,13 @@ def fetch(directory: str, lengths: Collection[int]) -> str:
 
 def _copy(directory: str, folder: str, files: dict[str, dict]):
   """Copies the files that are not there yet, and compares their hashes."""
-
-  def is_there(name, file):
-    path = os.path.join(folder, name)
-    if not os.path.exists(path):
-      return False
-    size = os.path.getsize(path)
-    return file.get('bytes', size) == size
-
-  missing = {k: v for k, v in files.items() if not is_there(k, v)}
+  with os.scandir(folder) as found:
+    sizes = {x.name: x.stat().st_size for x in found}
+  missing = {
+    name: file
+    for name, file in files.items()
+    if name not in sizes or file.get('bytes', sizes[name]) != sizes[name]
+  }
   total = sum(file.get('bytes', 0) for file in missing.values())
   copies.check_room(total, folder)
   counting = threading.Lock()
@@ -86,13 +84,10 @@ class Split:
 
 
 def open_split(directory: str, split: str, length: int) -> Split:
-  """Opens prepared data.
+  """Opens prepared data of a length, S, that it was prepared for.
 
   File names and sizes are compared with the manifest, content is checked as it
   is read, and all files' checksums by `verify`.
-
-  Args:
-    length: S, one of the lengths that the data was prepared for.
   """
   found = manifest_file.read(directory)
   if str(length) not in found['lengths']:
@@ -101,24 +96,18 @@ def open_split(directory: str, split: str, length: int) -> Split:
       f'{", ".join(found["lengths"])}.'
     )
   shards = [shard for shard in found['shards'] if shard['split'] == split]
-  recipe = found['recipe']
+  recipe, of = found['recipe'], {}
   reader = store.Reader(
     directory, shards, length, recipe['vocab_size'], recipe['pack']
   )
-  of = {}
-  if split == 'heldout':
-    of = _sort_by_input(
-      found['inputs'], [s['files'][str(length)] for s in shards]
-    )
+  if split == 'heldout':  # whose rows are sorted
+    runs = [run for x in shards for run in x['files'][str(length)]['inputs']]
+    source = np.repeat(*np.array(runs).T)
+    of = {
+      found['inputs'][k]['input']: np.flatnonzero(source == k)
+      for k in np.unique(source).tolist()
+    }
   return Split(reader, of)
-
-
-def _sort_by_input(inputs, files) -> dict[str, np.ndarray]:
-  runs = [run for x in files for run in x['inputs']]
-  of = np.repeat(*np.array(runs).T)
-  return {
-    inputs[k]['input']: np.flatnonzero(of == k) for k in np.unique(of).tolist()
-  }
 
 
 def verify(directory: str) -> int:

@@ -75,11 +75,11 @@ def read(job: Job, recipe: Recipe) -> dict:
   """Reads a job's pieces, unless that was done before.
 
   Returns:
-    `segments`, lists of Segment's fields; `counts` of what was found, cleaned
-    and dropped; `invalid`, {path: sequences that are not UTF-8}; `sources`,
-    {input number: [documents, parts, bytes of text]}; `bins`, {input number:
-    {bin: [bytes, parts]}} of text that may be held out; `files`, [input number,
-    path, bytes, sha256] of every file that begins in the job.
+    `segments`, lists of Segment's fields; `counts` and `invalid` of
+    `sources.read_documents`; `sources`, {input number: [documents, parts, bytes
+    of text]}; `bins`, {input number: {bin: [bytes, parts]}} of text that may be
+    held out; `files`, [input number, path, bytes, sha256] of every file that
+    begins in the job.
   """
   done = os.path.join(job.work, f'{job.name}.json')
   if storage.exists(done):
@@ -149,15 +149,6 @@ def read_texts(
       yield Text(digest, passes, source, part, parts, document)
 
 
-def split_jobs(
-  pieces: Sequence[sources.Piece], max_documents: int
-) -> list[tuple[sources.Piece, ...]]:
-  """Returns the pieces that each job reads."""
-  if max_documents:  # the first ones, so one job reads them in order
-    return [tuple(pieces)]
-  return [(piece,) for piece in pieces]
-
-
 def _read_documents(
   pieces, recipe, counts, invalid
 ) -> Iterator[tuple[int, Document]]:
@@ -189,10 +180,8 @@ def _record(document: Document, source: int, part: int, parts: int, recipe):
   digest = hashlib.blake2b(seen.encode(), digest_size=16).digest()
   weight = recipe.weights[source] if recipe.weights else 1.0
   passes = draw_passes(digest, recipe.passes * weight)
-  are_sentences = document.are_sentences
-  header = _HEADER.pack(
-    digest, passes, source, part, parts, are_sentences, len(raw)
-  )
+  rest = document.are_sentences, len(raw)
+  header = _HEADER.pack(digest, passes, source, part, parts, *rest)
   return digest, header + raw, len(raw)
 
 

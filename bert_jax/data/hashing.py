@@ -1,9 +1,7 @@
 """Stateless random numbers, and the shuffled order of the data.
 
-They are vectorised hashes of (seed, epoch, record, ...). A generator object per
-record would cost more time than the work that it serves, and its state would
-have to be saved. A hash needs neither, and gives the same values on any host,
-in any order: checkpoints hold no data state, and any host can read any rows.
+They are vectorised hashes of (seed, epoch, record, ...), which are the same on any
+host, in any order: checkpoints hold no data state, and any host can read any rows.
 """
 
 import functools

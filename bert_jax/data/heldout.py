@@ -68,14 +68,11 @@ def find_bound(input_size: int, share: float) -> float:
 def choose(
   share: float, size: int, parts: int, bins: Mapping[int, Sequence[int]]
 ) -> tuple[int, int, int]:
-  """Chooses what to hold out of an input.
+  """Chooses what to hold out of an input, by `bins`, {bin: (bytes, parts)}.
 
   From a small input it takes more than `share`: 256 kB, but at most a tenth. If
   possible, two parts are held out, for pairs of different documents, and two
   are not.
-
-  Args:
-    bins: {bin: (bytes, parts)} of the parts that may be held out.
 
   Returns:
     The first bin not to hold out, and bytes and number of the parts below it.

@@ -36,14 +36,14 @@ def find(manifest: dict) -> list[str]:
     for x, said in _SAID.items()
     if doubts.get(x, 0) > (x == layout_doubts.BROKEN)  # a file may be a corpus
   ]
+  layout = manifest['recipe']['layout']
   documents = manifest['documents']['train']
   mean = manifest['sentences'] / max(documents, 1)
   random = max(x['random_share'] for x in manifest['lengths'].values())
   if documents >= _ENOUGH and (mean < _FEW or random > _RANDOM):
     lines.append(
       f'WARNING: documents have {mean:.1f} sentences on average, and {random:.0%} '
-      'of the pairs are random: '
-      f'{_ADVICE.get(manifest["recipe"]["layout"], _BLANK)}if they are so short, '
-      'train with objective.nsp=False'
+      f'of the pairs are random: {_ADVICE.get(layout, _BLANK)}if they are so '
+      'short, train with objective.nsp=False'
     )
   return lines

@@ -41,21 +41,15 @@ def read(directory: str, part: str = 'lengths') -> dict:
   path = os.path.join(directory, NAME)
   other = f'{directory} is not prepared data: {NAME}'
   advice = 'name another folder: one that bert_jax.data.prepare has made.'
-  kinds = FileNotFoundError, NotADirectoryError, ValueError
-  again = 'correct that, then run the same command again.'
-  with (
-    errors.explaining(f'cannot read {path}', again),
-    errors.explaining(other, advice, kinds),
-  ):
+  kinds = FileNotFoundError, ValueError, TypeError, AttributeError
+  with errors.explaining(other, advice, kinds):
     found = files.load_json(path)
-    if not isinstance(found, dict):
-      raise ValueError(f'it holds a {type(found).__name__}, not an object')
-  expected = found.pop(_CHECKSUM, None)
+    expected = found.pop(_CHECKSUM, None)
   if expected != _compute_checksum(found):
-    how = 'differs' if expected else 'is missing'
     raise errors.UserError(
-      f'{path} is not as it was written: its checksum {how}; restore it from '
-      'a copy, or prepare the data again.'
+      f'{path} is not as it was written: its checksum '
+      f'{"differs" if expected else "is missing"}; restore it from a copy, or '
+      'prepare the data again.'
     )
   if part not in found:
     raise errors.UserError(
@@ -92,42 +86,38 @@ def load_tokenizer(directory: str) -> tokenizer.Tokenizer:
 
 def describe(manifest: dict) -> list[str]:
   """Returns lines for the terminal: documents, inputs, accents and rows."""
-  found = manifest['documents']
-  cleaned = ', '.join(f'{x} {n:,}' for x, n in manifest['cleaned'].items())
-  return [
-    *([f'cleaned: {cleaned}'] if cleaned else []),
-    f'data: {errors.count(found["train"], "document")} or parts of long ones, '
+  split, inputs = manifest['documents'], manifest['inputs']
+  lines = []
+  if manifest['cleaned']:
+    counted = (f'{x} {n:,}' for x, n in manifest['cleaned'].items())
+    lines.append(f'cleaned: {", ".join(counted)}')
+  lines.append(
+    f'data: {errors.count(split["train"], "document")} or parts of long ones, '
     f'{manifest["tokens"]:,} tokens ({manifest["unknown_share"]:.2%} unknown, '
     f'{manifest["unknown_characters"]:.2%} of the characters), '
-    f'{found["heldout"]:,} held out',
-    *(
+    f'{split["heldout"]:,} held out'
+  )
+  for given in inputs if len(inputs) > 1 else ():
+    train, held = (given[x]['tokens'] for x in ('train', 'heldout'))
+    lines.append(
       f'{given["input"]}: {errors.count(given["documents"], "document")}, '
       f'{train:,} tokens to train on, {held:,} held out '
       f'({held / max(train + held, 1):.1%}, '
       f'{given["heldout"]["parts"]:,} documents or parts of long ones)'
-      for given in manifest['inputs']
-      if len(manifest['inputs']) > 1
-      for train, held in [
-        (given['train']['tokens'], given['heldout']['tokens'])
-      ]
-    ),
-    f'accents are {manifest["accents"]}',
-    *(
-      f'length {length}: {row["pairs"]:,} pairs in {row["rows"]:,} rows, '
-      f'{row["padding_share"]:.1%} padding, {row["random_share"]:.1%} random, '
-      f'{row["unused_share"]:.2%} of the tokens in no row'
-      for length, row in manifest['lengths'].items()
-    ),
+    )
+  lines.append(f'accents are {manifest["accents"]}')
+  return lines + [
+    f'length {length}: {row["pairs"]:,} pairs in {row["rows"]:,} rows, '
+    f'{row["padding_share"]:.1%} padding, {row["random_share"]:.1%} random, '
+    f'{row["unused_share"]:.2%} of the tokens in no row'
+    for length, row in manifest['lengths'].items()
   ]
 
 
 def get_constant_nsp(manifest: dict, length: int) -> float:
   """Returns the NSP accuracy of the better constant on the held-out rows."""
-  held = [
-    shard['files'][str(length)]
-    for shard in manifest['shards']
-    if shard['split'] == 'heldout'
-  ]
+  split = (x for x in manifest['shards'] if x['split'] == 'heldout')
+  held = [shard['files'][str(length)] for shard in split]
   share = sum(x['random'] for x in held) / max(sum(x['pairs'] for x in held), 1)
   return max(share, 1 - share)
 
@@ -138,6 +128,7 @@ def list_warnings(manifest: dict, words: Sequence[str]) -> list[str]:
   Args:
     words: the vocabulary.
   """
+  recipe = manifest['recipe']
   lines = warn_of_invalid(manifest['cleaned'], manifest['inputs'])
   if not name_language(manifest, words):
     lines.append(
@@ -146,16 +137,14 @@ def list_warnings(manifest: dict, words: Sequence[str]) -> list[str]:
       'language, such as data.language=ko'
     )
   lines += layout_warnings.find(manifest)
-  shares = manifest['unknown_share'], manifest['unknown_characters']
-  if max(shares) > unknown.WARN:
-    lines.append(
-      f'WARNING: {shares[0]:.1%} of the tokens, with {shares[1]:.1%} of the '
-      'characters, are unknown to the vocabulary, and nothing can be learnt from '
-      'them; train a vocabulary on this text with bert_jax.data.vocab'
-    )
-  most = _UNUSED_ONCE if manifest['recipe']['passes'] == 1 else _UNUSED
-  if manifest['recipe']['vocab']:
-    lines += warn_of_case(words, manifest['recipe']['lowercase'])
+  lines += unknown.warn(
+    manifest['unknown_share'],
+    manifest['unknown_characters'],
+    'train a vocabulary on this text with bert_jax.data.vocab',
+  )
+  if recipe['vocab']:
+    lines += warn_of_case(words, recipe['lowercase'])
+  most = _UNUSED_ONCE if recipe['passes'] == 1 else _UNUSED
   return lines + [
     f'WARNING: {row["unused_tokens"]:,} tokens ({row["unused_share"]:.1%}) are in '
     f'no row of {length} tokens: pairs are truncated to fit, and weights may leave '
@@ -181,25 +170,18 @@ def warn_of_case(words: Sequence[str], lowercase: bool) -> list[str]:
 
 def name_language(manifest: dict, words: Sequence[str]) -> str:
   """Returns data.language; '' if it is the default, English, and cannot be."""
-  language = manifest['recipe']['language']
-  return language if language != 'en' or _is_latin(words) else ''
-
-
-def _is_latin(words: Sequence[str]) -> bool:
-  """Returns whether at least half of the letters of words are Latin."""
   letters = [c for word in words for c in word if c.isalpha()]
   latin = sum(unicodedata.name(c, '').startswith('LATIN') for c in letters)
-  return 2 * latin >= len(letters)
+  language = manifest['recipe']['language']
+  return language if language != 'en' or 2 * latin >= len(letters) else ''
 
 
 def warn_of_invalid(cleaned: dict, inputs: Sequence[dict]) -> list[str]:
   """Returns a line for the terminal if some text is not UTF-8."""
   if not (count := cleaned.get('invalid_utf8')):
     return []
-  found = {
-    f['path']: f.get('invalid_utf8', 0) for i in inputs for f in i['files']
-  }
-  path = max(found, key=found.__getitem__, default='FILE')
+  listed = (file for given in inputs for file in given['files'])
+  path = max(listed, key=lambda x: x.get('invalid_utf8', 0))['path']
   return [
     f'WARNING: {count:,} sequences of bytes, most of them in {path}, are not UTF-8, '
     'and their characters are lost; leave out what is not text, or '
@@ -216,8 +198,9 @@ def sum_up(
   vocab_path: str,
 ) -> dict:
   """Returns the manifest of the prepared data."""
-  train = [s for s in summaries if s['split'] == 'train']
-  heldout = [s for s in summaries if s['split'] == 'heldout']
+  train, heldout = (
+    [s for s in summaries if s['split'] == x] for x in ('train', 'heldout')
+  )
   tokens = sum(
     np.load(io.BytesIO(storage.read(s['token_counts']['path']))) for s in train
   )
@@ -225,8 +208,7 @@ def sum_up(
   unk_id = tokenizer.read_vocab(vocab_path).index('[UNK]')
   dropped = dict(counts)
   doubts = {x: dropped.pop(x) for x in layout_doubts.NAMES if x in dropped}
-  duplicates = sum(s['duplicates'] for s in summaries)
-  if duplicates:
+  if duplicates := sum(s['duplicates'] for s in summaries):
     dropped['duplicate_documents'] = duplicates
   return {
     'version': bert_jax.__version__,

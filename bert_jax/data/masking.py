@@ -49,9 +49,7 @@ def mask_tokens(
 
   Google's procedure: of the n tokens of a pair (with [CLS] and [SEP]),
   round(n · rate), at least 1 and at most `max_predictions`, are predicted.
-  Each is replaced by [MASK], by a random entry of the whole vocabulary, or
-  kept, with the probabilities `mix`. Until that count is reached, units are
-  drawn:
+  Until that count is reached, units are drawn:
 
   * token: tokens, uniformly.
   * word: whole words. A word that would exceed the count is skipped. Each of
@@ -64,8 +62,7 @@ def mask_tokens(
   Google's code, a text that begins within a word continues the text before).
 
   Args:
-    batch: `input_ids`, `input_mask` [B, S] and others; packed rows have
-      `sequence_ids` and `position_ids`, as `store.Reader.rows` makes them.
+    batch: as `store.Reader.rows` makes it.
     keys: [B] uint64, or [B, N] for rows of up to N pairs.
     mix: probabilities of [MASK], a random token, the same token; they sum to 1.
     size: P, from `count_predictions` of this rate or a higher one.
@@ -82,7 +79,9 @@ def mask_tokens(
   if unit == 'token':
     leader = _choose_tokens(pairs, ids.shape)
   else:
-    start = _word_starts(pairs, ids, continues)
+    after = np.zeros(ids.shape, bool)  # whether the cell before is a candidate
+    after[:, 1:] = pairs.candidate.reshape(ids.shape)[:, :-1]
+    start = pairs.candidate & ~(continues[ids] & after).ravel()  # of words
     leader = _choose_runs(pairs, ids.shape, start, unit == 'span')
 
   cell = np.flatnonzero(leader >= 0)
@@ -152,15 +151,6 @@ def predict_next_tokens(
     The batch with `masked_lm_positions`, `masked_lm_ids`, `masked_lm_weights`
     [B, S - 1]: position i predicts the token at i + 1 unless that is padding
     or the [CLS] of another pair.
-
-  >>> batch = {'input_ids': np.array([[2, 7, 8, 0]]),
-  ...          'input_mask': np.array([[1, 1, 1, 0]])}
-  >>> found = predict_next_tokens(batch)
-  >>> found['masked_lm_ids'].tolist(), found['masked_lm_weights'].tolist()
-  ([[7, 8, 0]], [[1.0, 1.0, 0.0]])
-  >>> found = predict_next_tokens(batch, reverse=True)
-  >>> found['masked_lm_positions'].tolist(), found['masked_lm_ids'].tolist()
-  ([[1, 2, 3]], [[2, 7, 8]])
   """
   ids = batch['input_ids']
   same = batch['input_mask'][:, 1:] > 0
@@ -170,9 +160,7 @@ def predict_next_tokens(
   positions = np.arange(ids.shape[1] - 1, dtype=np.int32) + reverse
   return {
     **batch,
-    'masked_lm_positions': np.broadcast_to(
-      positions, (len(ids), len(positions))
-    ).copy(),
+    'masked_lm_positions': np.tile(positions, (len(ids), 1)),
     'masked_lm_ids': ids[:, :-1] if reverse else ids[:, 1:],
     'masked_lm_weights': same.astype(np.float32),
   }
@@ -229,13 +217,6 @@ def _choose_tokens(pairs: _Pairs, shape) -> np.ndarray:
   leader = np.full(len(pairs.pair), -1)
   leader[chosen] = chosen
   return leader
-
-
-def _word_starts(pairs: _Pairs, ids, continues) -> np.ndarray:
-  """Returns [T] bool: where words begin."""
-  after = np.zeros(ids.shape, bool)  # whether the cell before is a candidate
-  after[:, 1:] = pairs.candidate.reshape(ids.shape)[:, :-1]
-  return pairs.candidate & ~(continues[ids] & after).ravel()
 
 
 def _choose_runs(pairs: _Pairs, shape, start, spans: bool) -> np.ndarray:

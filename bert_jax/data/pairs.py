@@ -96,8 +96,7 @@ def make_pairs(
 
   Args:
     index: [M] indices of the documents to make pairs of; may repeat.
-    keys: [M] uint64, the random key of each of them; its pairs depend on the
-      key alone, not on the other documents in `index`.
+    keys: [M] uint64, the random key of each of them, which alone decides.
     max_seq_length: maximum of tokens per pair, with [CLS] and two [SEP].
   """
   room = max_seq_length - SPECIAL_TOKENS

@@ -16,12 +16,11 @@ def pack(lengths: Sequence[int], room: int, most: int) -> list[list[int]]:
 
   Args:
     lengths: tokens of each pair, with [CLS] and two [SEP], from 1 to `room`.
-    most: maximum of pairs per row; 1 gives each pair its own row, in order.
+    most: maximum of pairs per row.
 
   Returns:
     Rows of indices into `lengths`; indices ascend within a row, and rows are
-    sorted by their first index. Every index is in one row. Equal lengths give
-    equal rows.
+    sorted by their first index.
 
   >>> pack([5, 3, 6, 2], room=8, most=3)
   [[0, 1], [2, 3]]

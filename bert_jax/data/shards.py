@@ -11,7 +11,8 @@ import io
 import itertools
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -62,8 +63,7 @@ class Shard:
     return is_train * sum(segment.size for segment in self.segments)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Tokens:
+class _Tokens(NamedTuple):
   """The tokenized documents of a shard."""
 
   ids: np.ndarray  # of all documents, concatenated
@@ -91,22 +91,18 @@ def count_words(shard: Shard, recipe: Recipe) -> str:
 def make(shard: Shard, recipe: Recipe) -> dict:
   """Writes a shard's tokens, and its pairs of every length, unless they exist.
 
-  Returns:
-    The shard's summary: counts, its files with their sha256, and path and
-    sha256 of its token counts (`.npy`).
+  Returns its summary, with path and sha256 of its token counts (`.npy`).
   """
   done = os.path.join(shard.work, f'{shard.name}.json')
-  found = _read_summary(done, shard.output)
-  if found:
-    return found
+  if summary := _read_summary(done, shard.output):
+    return summary
   tokens = _tokenize(shard, recipe)
   documents = tokens.texts.documents
   counts = np.zeros(recipe.vocab_size, np.int64)
   for k in range(0, len(tokens.ids), 1 << 20):  # bincount makes them int64
     part = tokens.ids[k : k + (1 << 20)]
     counts += np.bincount(part, minlength=len(counts))
-  counts_path = os.path.join(shard.work, f'{shard.name}.npy')
-  buffer = io.BytesIO()
+  counts_path, buffer = done.removesuffix('.json') + '.npy', io.BytesIO()
   np.save(buffer, counts)
   storage.write(counts_path, buffer.getvalue(), synced=False)
   summary = {
@@ -161,11 +157,8 @@ def _read_summary(path: str, output: str) -> dict | None:
 def _unique(shard: Shard) -> tuple[list[document_spill.Text], int]:
   """Returns documents without duplicates, by input and digest.
 
-  A document that is held out of one input is held out of all inputs.
-
-  Returns:
-    The documents; the number of duplicates, including those of held-out
-    documents, if this is a training shard, otherwise 0.
+  A document that is held out of one input is held out of all inputs. The number
+  of duplicates, also of held-out documents, is 0 but in a training shard.
   """
   found: dict[bytes, document_spill.Text] = {}
   held, duplicates = set(), 0
@@ -221,10 +214,9 @@ def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
     )
   of = np.array([text.source for text in texts])
   packed = np.frombuffer(b''.join(ids), id_type)
-  if len(packed) > store.MOST_TOKENS:
+  if len(packed) > store.MOST_TOKENS:  # else offsets would wrap
     raise errors.UserError(
-      f'logical shard {shard.name} holds {len(packed):,} tokens; it may hold '
-      f'{store.MOST_TOKENS:,}. Set data.shards higher.'
+      f'logical shard {shard.name} is too large. Set data.shards higher.'
     )
   return _Tokens(
     packed,
@@ -255,26 +247,15 @@ def _find_pools(of: np.ndarray, negatives: str) -> np.ndarray:
 
 def _sentence_ids(texts, words: tokenizer.Tokenizer, language: str):
   """Yields each text with the ids of its sentences, none of them empty."""
-  for batch in _batches(texts):
-    split = [document.split(text.document, language) for text in batch]
-    ids = iter(words.packed([sentence for text in split for sentence in text]))
-    for text, found in zip(batch, split, strict=True):
-      yield text, [x for x in itertools.islice(ids, len(found)) if x]
-
-
-def _batches(
-  texts: Sequence[document_spill.Text],
-) -> Iterator[list[document_spill.Text]]:
-  """Groups texts, since the tokenizer is fastest with a megabyte or more."""
-  batch, size = [], 0
-  for text in texts:
-    batch.append(text)
+  batch, size = [], 0  # the tokenizer is fastest with a megabyte or more
+  for k, text in enumerate(texts, 1):
+    batch.append((text, document.split(text.document, language)))
     size += sum(map(len, text.document.paragraphs))
-    if size > _BATCH_CHARS:
-      yield batch
+    if size > _BATCH_CHARS or k == len(texts):
+      ids = iter(words.packed([x for _, split in batch for x in split]))
+      for done, split in batch:
+        yield done, [x for x in itertools.islice(ids, len(split)) if x]
       batch, size = [], 0
-  if batch:
-    yield batch
 
 
 def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:

@@ -50,11 +50,9 @@ class Text:
 
 
 def make(recipe: Recipe, partial: str, runner: Runner):
-  """Makes the data of a recipe, or continues unfinished work.
+  """Makes the data of a recipe in `partial`, or continues unfinished work.
 
-  Args:
-    partial: output directory, for tokens, pairs, `vocab.txt`, `DATA_CARD.md`,
-      intermediate files in `work/` and, written last, the manifest.
+  Intermediate files are in `work/`; the manifest is written last.
   """
   text = read(recipe, partial, runner)
   _check_enough(text)
@@ -90,8 +88,7 @@ def _run(runner, fn, todo, recipe, label) -> list:
   """Runs fn(x, recipe) over `todo`, with progress in bytes of text."""
   results = []
   total = sum(x.size for x in todo)
-  # The size of python-docs is unknown, and counts as 1.
-  unit = 'B' if total > 1 else 'input'
+  unit = 'B' if total > 1 else 'input'  # python-docs counts as 1
   with progress.Progress(total, unit, label) as bar:
     made = runner(fn, [(x, recipe) for x in todo])
     for x, result in zip(todo, made, strict=True):
@@ -119,9 +116,8 @@ def read(recipe: Recipe, partial: str, runner: Runner) -> Text:
     _hold_out(recipe, bound, results, k)
     for k, bound in enumerate(jobs[0].bounds)
   ]
-  segments = [
-    document_spill.Segment(*s) for r in results for s in r['segments']
-  ]
+  listed = (x for result in results for x in result['segments'])
+  segments = [document_spill.Segment(*x) for x in listed]
   todo = _shards(recipe, segments, held_out, partial)
   decided = _decide_accents(recipe, words, todo)
   recipe = dataclasses.replace(recipe, strip_accents=decided.strip)
@@ -161,10 +157,12 @@ def _read_jobs(recipe, pieces: Sequence[sources.Piece], work: str):
     sizes = [1] * len(sizes)  # unknown, since they are not read to their end
   part_sizes = tuple(map(heldout.choose_part_size, sizes))
   bounds = tuple(heldout.find_bound(x, recipe.heldout) for x in sizes)
-  jobs = document_spill.split_jobs(pieces, recipe.max_documents)
+  jobs = [(piece,) for piece in pieces]
+  if recipe.max_documents:  # the first ones, so one job reads them in order
+    jobs = [tuple(pieces)]
   return [
-    document_spill.Job(k, own, part_sizes, bounds, work)
-    for k, own in enumerate(jobs)
+    document_spill.Job(k, x, part_sizes, bounds, work)
+    for k, x in enumerate(jobs)
   ]
 
 
@@ -215,10 +213,9 @@ def _sum_up(recipe, results: Sequence[dict]) -> tuple[list[dict], dict]:
     if invalid[entry['path']]:
       entry['invalid_utf8'] = invalid[entry['path']]
   if not any(given['documents'] for given in inputs):
-    listed = [f'{k}: {v:,}' for k, v in counts.items() if v]
-    counted = f' (counted {", ".join(listed)})' if listed else ''
     raise errors.UserError(
-      f'{", ".join(recipe.inputs)} holds no text{counted}; give other files.'
+      f'{", ".join(recipe.inputs)} holds no text (counted {dict(+counts)}); give '
+      'other files.'
     )
   return inputs, dict(counts)
 
@@ -242,23 +239,20 @@ def _shards(recipe, segments, held_out, partial: str) -> list[shards.Shard]:
   while n % 2 == 0 and documents < _FEW_DOCUMENTS * n:
     n //= 2  # shard k + n is merged into shard k: hash mod 2n becomes mod n
   limits, sizes, _ = zip(*held_out, strict=True)
-  held = -(-sum(sizes) // _SHARD_BYTES)
+  held = min(-(-sum(sizes) // _SHARD_BYTES), n)
   vocab_path = manifest_file.vocab_path(partial)
   rest = limits, vocab_path, partial, os.path.join(partial, 'work')
-
-  def of(split: str, count: int) -> list[shards.Shard]:
+  todo = []
+  for split, count in ('heldout', held), ('train', n):
     buckets = collections.defaultdict(list)
     for segment in segments:
-      may_be_held = segment.bucket >= recipe.shards
-      if split == 'train' or may_be_held:
-        number = segment.bucket % recipe.shards % max(count, 1)
-        buckets[number].append(segment)
-    return [
+      if count and (split == 'train' or segment.bucket >= recipe.shards):
+        buckets[segment.bucket % recipe.shards % count].append(segment)
+    todo += [
       shards.Shard(split, k, count, tuple(buckets[k]), *rest)
       for k in range(count)
     ]
-
-  return of('heldout', min(held, n)) + of('train', n)
+  return todo
 
 
 def _decide_accents(
@@ -291,24 +285,23 @@ def count_words(
   """Counts the words of each split, 'train' or 'heldout'."""
   todo = [shard for shard in text.shards if shard.split in splits]
   paths = _run(runner, shards.count_words, todo, text.recipe, 'counting words')
-  found = list(zip((shard.split for shard in todo), paths, strict=True))
-  return [
-    vocab_pieces.count_words(
-      files.load_json(path) for of, path in found if of == s
-    )
-    for s in splits
-  ]
+  of = {split: [] for split in splits}
+  for shard, path in zip(todo, paths, strict=True):
+    of[shard.split].append(path)
+  return [vocab_pieces.count_words(map(files.load_json, of[x])) for x in splits]
 
 
 def _check_enough(text: Text):
   recipe = text.recipe
   if min(text.held, text.parts - text.held) < shards.MIN_DOCUMENTS:
     advice = (
-      'Give more files, or a layout in which blank lines separate documents.'
-      if recipe.layout == 'files'
-      else "Put blank lines between documents, or use layout 'files' for a "
-      'document per file.'
+      "Put blank lines between documents, or use layout 'files' for a document "
+      'per file.'
     )
+    if recipe.layout == 'files':
+      advice = (
+        'Give more files, or a layout with blank lines between documents.'
+      )
     raise errors.UserError(
       f'{", ".join(recipe.inputs)} holds '
       f'{sum(given["documents"] for given in text.inputs)} document(s) in '

@@ -78,12 +78,9 @@ class Reader:
     vocab_size: int,
     pack: int,
   ):
-    """Opens the files.
+    """Opens the files of `shards`, entries of the manifest.
 
-    Args:
-      shards: entries of the manifest.
-      length: S, tokens per row.
-      pack: N, maximum of pairs per row.
+    Rows have S tokens, `length`, and up to N pairs, `pack`.
     """
     self._arguments = folder, shards, length, vocab_size, pack
     self.length, self._pack = length, pack
@@ -114,9 +111,8 @@ class Reader:
       `input_ids`, `input_mask`, `segment_ids` [B, S] int32, and
       `next_sentence_labels` (int32; 1 is a random second text) and
       `next_sentence_weights` (float32) [B]. For N > 1 these two are [B, N],
-      and there are also, int32: `sequence_ids` [B, S], k + 1 inside pair k
-      and 0 in padding; `position_ids` [B, S], from 0 at each [CLS];
-      `cls_positions` [B, N]. Entries of absent pairs are 0.
+      and there are also, int32: `sequence_ids` [B, S], k + 1 inside pair k;
+      `position_ids` [B, S], from 0 at each [CLS]; `cls_positions` [B, N].
     """
     shard = np.searchsorted(self._ends, indices, side='right')
     begin, end = self._find_pairs(
@@ -219,28 +215,25 @@ def check_size(folder: str, entry: dict) -> str:
 
 def _map(path: str) -> mmap.mmap | bytes:
   advice = 'if too many files are open, raise ulimit -n.'
+  if not os.path.getsize(path):
+    return b''  # cannot be mapped
   with (
     errors.explaining(f'cannot open {path}', advice),
     storage.open_binary(path) as file,
   ):
-    if not os.path.getsize(path):
-      return b''  # cannot be mapped
     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    mapped.madvise(mmap.MADV_RANDOM)  # of what is evicted, read no neighbours
-    return mapped
+  mapped.madvise(mmap.MADV_RANDOM)  # of what is evicted, read no neighbours
+  return mapped
 
 
 def _raise_file_limit(count: int):
   """Lets this process open `count` more files, as far as the system allows.
 
-  Systems start processes with a limit of 256 (macOS) or 1,024 (Linux) files,
-  which the process itself may raise: 64 GB of text are 1,000 shards.
+  Processes start with a limit of 256 (macOS) or 1,024 (Linux) files; 64 GB of
+  text are 1,000 shards.
   """
   soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-  if soft == resource.RLIM_INFINITY:
-    return
-  wanted = soft + count
-  if hard != resource.RLIM_INFINITY:
-    wanted = min(wanted, hard)
-  with contextlib.suppress(OSError, ValueError):  # `_map` says if it is low
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+  wanted = soft + count if hard < 0 else min(soft + count, hard)  # -1: no limit
+  if soft >= 0:
+    with contextlib.suppress(OSError, ValueError):  # `_map` says if it is low
+      resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -101,13 +101,7 @@ def describe(
     )
   [first, *_] = fits.values()
   shares = first.unknown_tokens, first.unknown_characters
-  if max(shares) > unknown.WARN:
-    lines.append(
-      f'WARNING: {shares[0]:.1%} of the tokens, with {shares[1]:.1%} of the '
-      'characters, are unknown, and nothing can be learnt from them; try a larger '
-      '--size'
-    )
-  return '\n'.join(lines)
+  return '\n'.join(lines + unknown.warn(*shares, 'try a larger --size'))
 
 
 if __name__ == '__main__':

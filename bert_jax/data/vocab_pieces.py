@@ -1,13 +1,10 @@
 """Trains a WordPiece vocabulary on counted words, and measures its fit.
 
-Pieces are chosen by how much WordPiece would use them. Characters come first,
-then pieces that SentencePiece's BPE learns, a third more than there is room
-for. Many of these are only steps on the way to longer ones; WordPiece, which
-always takes the longest match, never uses them. So words are split as WordPiece
-does, and the pieces that save the fewest tokens are dropped.
-
-Pieces are written as in the vocabulary file, with '##' if they do not begin a
-word. A vocabulary's fit to words is measured with the same greedy matching.
+Characters come first, then pieces that SentencePiece's BPE learns, a third more
+than there is room for. Many of these are only steps on the way to longer ones,
+which WordPiece, as it takes the longest match, never uses: words are split as
+WordPiece does, and the pieces that save the fewest tokens are dropped. Pieces
+are written as in the vocabulary file, with '##' if they do not begin a word.
 """
 
 import collections
@@ -42,16 +39,12 @@ Counted = Sequence[tuple[str, int]]  # words and how often each occurs
 def count_words(
   found: Iterable[Mapping[str, int] | Iterable[str]],
 ) -> collections.Counter:
-  """Counts words, or adds up their counts.
-
-  Beyond two million different words, the rarest are dropped. Equal words in
-  equal order give equal counts.
-  """
+  """Counts words, or adds up their counts; drops the rarest beyond two million."""
   words: collections.Counter[str] = collections.Counter()
   for some in found:
     words.update(some)
     least = 1
-    while len(words) > _MAX_WORDS:  # drop the rarest
+    while len(words) > _MAX_WORDS:
       for word in [word for word, count in words.items() if count <= least]:
         del words[word]
       least += 1
@@ -59,27 +52,26 @@ def count_words(
 
 
 def train(words: collections.Counter, size: int) -> list[str]:
-  """Trains a vocabulary of `size` pieces, special tokens included.
+  """Trains a vocabulary of `size` pieces; equal counts give equal lists.
 
   Special tokens come first, then characters by count, then pieces by the number
-  of tokens that they save. Equal counts give equal lists.
+  of tokens that they save.
   """
   room = size - len(tokenizer.SPECIAL)
-  counted = [item for item in sort_by_count(words) if _is_spellable(item[0])]
+  counted = [item for item in _sort_by_count(words) if _is_spellable(item[0])]
   characters = count_characters(counted)
   counted = counted[:_MAX_TRAINING_WORDS]
   # BPE gets at least half of the room, even if characters must be dropped.
   merges = max(room - len(characters), room // 2)
   learnt = learn(counted, merges + merges // 3) if counted else []
-  if len(characters) + len(learnt) < room:
-    most = len(tokenizer.SPECIAL) + len(characters) + len(learnt)
+  most = len(tokenizer.SPECIAL) + len(characters) + len(learnt)
+  if most < size:
     raise errors.UserError(
       f'the text has {len(words):,} different words, which make {most:,} '
       f'pieces, not the {size:,} of the vocabulary; give more text or a size '
       f'of at most {most:,}.'
     )
-  chosen = choose(counted, characters, learnt, room)
-  return [*tokenizer.SPECIAL, *chosen]
+  return [*tokenizer.SPECIAL, *choose(counted, characters, learnt, room)]
 
 
 def compute_sha256(vocab: Sequence[str]) -> str:
@@ -97,7 +89,7 @@ def _join(vocab: Sequence[str]) -> str:
   return ''.join(f'{piece}\n' for piece in vocab)
 
 
-def sort_by_count(counts: collections.Counter) -> list[tuple[str, int]]:
+def _sort_by_count(counts: collections.Counter) -> list[tuple[str, int]]:
   """Returns items by descending count, ties in alphabetical order."""
   return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
@@ -112,7 +104,7 @@ def count_characters(counted: Counted) -> dict[str, int]:
   for word, count in counted:
     for c in _spelling(word):
       counts[c] += count
-  return dict(sort_by_count(counts))
+  return dict(_sort_by_count(counts))
 
 
 def learn(counted: Counted, count: int) -> list[str]:
@@ -199,11 +191,7 @@ def measure(vocab: Iterable[str], words: Mapping[str, int]) -> Fit:
 
 
 def check(vocab: Sequence[str], words: Mapping[str, int]) -> Fit:
-  """Measures a vocabulary's fit to counted words of the text to encode.
-
-  Raises:
-    errors.UserError: if many are unknown, with the likely reason.
-  """
+  """Measures a vocabulary's fit to text to encode; refuses it if it is bad."""
   fit = measure(vocab, words)
   if max(fit.unknown_tokens, fit.unknown_characters) > unknown.REFUSE:
     raise errors.UserError(
@@ -226,8 +214,7 @@ def _worth(counted, pieces: set[str], characters) -> dict[str, int]:
   worth = {}
   for piece in sorted(pieces):
     if piece in characters:
-      # Count every occurrence, since longer pieces that cover it now may be
-      # dropped later.
+      # Every occurrence, since longer pieces that cover it may be dropped later.
       worth[piece] = _UNKNOWN * characters[piece]
     else:
       pieces.remove(piece)

@@ -55,6 +55,17 @@ def tell(words: tokenizer.Tokenizer, ids: np.ndarray, texts, name: str):
   print(warning or f'{name}: {share:.2%} of the tokens are unknown', flush=True)
 
 
+def warn(tokens: float, characters: float, advice: str) -> list[str]:
+  """Returns a line for the terminal if the unknown shares of a text are large."""
+  if max(tokens, characters) <= WARN:
+    return []
+  return [
+    f'WARNING: {tokens:.1%} of the tokens, with {characters:.1%} of the '
+    'characters, are unknown to the vocabulary, and nothing can be learnt from '
+    f'them; {advice}'
+  ]
+
+
 def explain(vocab: Collection[str], words: Mapping[str, int]) -> str:
   """Returns the likeliest reason why some of counted words are unknown."""
   known = set().union(*{*vocab}.difference(tokenizer.SPECIAL))

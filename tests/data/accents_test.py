@@ -41,14 +41,6 @@ def test_a_foreign_name_does_not_decide_but_one_part_in_a_hundred_does():
   )
 
 
-def test_letters_of_any_plane_and_halves_of_surrogate_pairs_are_counted():
-  assert _seen('a\ud800\U0001f600\U00020000\U00011005') == {
-    'characters': 5,
-    'caseless': 1,  # Brahmi
-  }
-  assert _seen('plain') == {'characters': 5}
-
-
 def test_the_language_decides_before_the_script():
   assert not accents.judge_text('ko', _seen('plain ASCII')).strip
   assert not accents.judge_text('KO', _seen('plain ASCII')).strip
@@ -68,11 +60,3 @@ def test_what_is_known_without_text():
   assert decide(True, True, korean) is True
   assert decide(False, True, jamo) is False
   assert decide(None, False, jamo) is False  # cased
-
-
-def test_a_few_odd_pieces_of_a_vocabulary_decide_nothing():
-  plain = ['a'] * 9990
-  decided = accents.decide_without_text(None, True, [*plain, *'éàèùâêîôû'])
-  assert decided.strip
-  decided = accents.decide_without_text(None, True, [*plain, *'éàèùâêîôûç'])
-  assert str(decided) == ('kept: 0.1% of the pieces of the vocabulary have any')

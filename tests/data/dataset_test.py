@@ -1,7 +1,6 @@
 """Tests of opening and checking prepared data."""
 
 import os
-import shutil
 
 import numpy as np
 import pytest
@@ -39,20 +38,6 @@ def test_verify_names_the_file_with_a_flipped_bit(tmp_path):
       dataset.verify(directory)
     path.write_bytes(whole)
   dataset.verify(directory)
-
-
-def test_a_bucket_that_is_ill_is_no_reason_to_prepare_again(
-  tmp_path, ill, remote
-):
-  directory = write(tmp_path)
-  for name in os.listdir(directory):
-    storage.upload(str(tmp_path / name), f'{remote}/{name}')
-  assert dataset.verify(remote) > 0
-  for name in ('train-1', 'vocab.txt'):
-    ill.only, ill.status = name, 503
-    with pytest.raises(OSError, match='a made-up 503') as caught:
-      dataset.verify(remote)
-    assert 'prepare' not in str(caught.value)
 
 
 @pytest.fixture
@@ -106,18 +91,6 @@ def test_a_file_that_was_changed_is_named_and_not_kept(there, prepared):
   cache = os.path.join(os.environ['XDG_CACHE_HOME'], 'bert_jax', 'data')
   (folder,) = os.listdir(cache)
   assert name not in os.listdir(os.path.join(cache, folder))
-
-
-def test_data_that_does_not_fit_is_not_begun(there, monkeypatch):
-  full = type('Usage', (), {'free': 10})
-  monkeypatch.setattr(shutil, 'disk_usage', lambda path: full)
-  with pytest.raises(errors.UserError, match=' has 0.00 GB free'):
-    dataset.fetch(there, (32,))
-
-
-def test_what_is_no_prepared_data_is_said_so(remote):
-  with pytest.raises(errors.UserError, match=f'{remote} is not prepared data'):
-    dataset.fetch(remote, (32,))
 
 
 def test_no_name_in_a_manifest_leads_out_of_the_folder(there):

@@ -85,13 +85,6 @@ def test_a_paragraph_is_cut_between_sentences():
   assert len(parts) == -(-len(text) // 500)
 
 
-def test_the_size_of_parts_follows_that_of_the_input():
-  found = [
-    heldout.choose_part_size(n) for n in (1, 2, 640_000, 1 << 20, 1 << 30)
-  ]
-  assert found == [32_000, 2000, 10_000, 16_384, 32_000]
-
-
 @pytest.mark.parametrize(
   'size, parts, share, expected',
   [
@@ -157,7 +150,7 @@ def test_copies_of_held_out_text_in_other_inputs_are_not_trained_on(
 ):
   monkeypatch.setattr(heldout, '_ENOUGH', 3000)
   few = write_numbered(tmp_path / 'few.txt', 'n', 40, 10)
-  other = write_numbered(tmp_path / 'other.txt', 'w', 2000, 10)
+  other = write_numbered(tmp_path / 'other.txt', 'w', 700, 10)
   many = tmp_path / 'many.txt'
   with open(few) as a, open(other) as b:
     many.write_text(f'{a.read()}\n\n{b.read()}')
@@ -190,8 +183,8 @@ def test_negatives_come_from_the_same_input_or_from_any_document(
 ):
   # By text the inputs are equal, by documents 60 to 600.
   inputs = [
-    write_numbered(tmp_path / 'long.txt', 'n', 60, 200),
-    write_numbered(tmp_path / 'short.txt', 'w', 600, 20),
+    write_numbered(tmp_path / 'long.txt', 'n', 60, 100),
+    write_numbered(tmp_path / 'short.txt', 'w', 600, 10),
   ]
   output, _ = make(tmp_path, inputs, negatives=negatives, heldout=0.3)
   for split in ('train', 'heldout'):
@@ -199,17 +192,6 @@ def test_negatives_come_from_the_same_input_or_from_any_document(
     for x, least, most in zip('nw', low, high, strict=True):
       share = count[x, 'n'] / (count[x, 'n'] + count[x, 'w'])
       assert least <= share <= most, split
-
-
-def test_a_document_that_is_alone_in_its_input_still_gets_negatives(tmp_path):
-  inputs = [
-    write_numbered(tmp_path / 'one.txt', 'n', 1, 20),
-    write_numbered(tmp_path / 'many.txt', 'w', 200, 20),
-  ]
-  output, manifest = make(tmp_path, inputs)
-  assert manifest['inputs'][0]['heldout'] == {'parts': 0, 'tokens': 0}
-  found = draw_negatives(output, 'train')
-  assert ('n', 'w') in found and ('n', 'n') not in found
 
 
 def test_the_cut_of_inputs_and_workers_change_no_byte(tmp_path, monkeypatch):

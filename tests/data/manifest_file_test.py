@@ -60,9 +60,7 @@ def test_text_in_another_script_than_english_is_noticed(language, words, warns):
   assert ['data.language=ko' in x for x in found] == [True] * warns
 
 
-@pytest.mark.parametrize(
-  'text', [None, '', '{', '\x00', '[]', '3', '[' * 100_000]
-)
+@pytest.mark.parametrize('text', [None, '{', '[]'])
 def test_a_folder_without_a_readable_manifest_is_no_data(tmp_path, text):
   if text is not None:
     (tmp_path / 'manifest.json').write_text(text)
@@ -110,20 +108,6 @@ def test_data_of_another_format_say_to_prepare_again(tmp_path):
   assert manifest_file.read(directory, 'recipe')['recipe'] == {'seed': 3}
 
 
-def test_a_manifest_that_cannot_be_read_is_not_called_other_data(tmp_path):
-  (tmp_path / 'manifest.json').mkdir()
-  with pytest.raises(errors.UserError, match='manifest.json: Is a directory'):
-    manifest_file.read(str(tmp_path))
-
-
-def test_a_single_pass_leaves_out_a_tenth_without_a_warning():
-  once = _ORDINARY | {'recipe': _ORDINARY['recipe'] | {'passes': 1}}
-  for share, count in ((0.1, 0), (0.5, 1)):  # as weights of 0.5 do
-    row = {'unused_tokens': 20, 'unused_share': share, 'random_share': 0.5}
-    lines = manifest_file.list_warnings(once | {'lengths': {'64': row}}, ['a'])
-    assert len(lines) == count
-
-
 def test_text_in_no_row_is_warned_of():
   assert not manifest_file.list_warnings(_ORDINARY, ['a'])
   rows = {
@@ -135,12 +119,6 @@ def test_text_in_no_row_is_warned_of():
   ]
 
 
-def test_words_that_are_unknown_by_few_long_tokens_are_warned_of():
-  long = {**_ORDINARY, 'unknown_characters': 0.5}
-  [line] = manifest_file.list_warnings(long, ['a'])
-  assert '0.0% of the tokens, with 50.0% of the characters' in line
-
-
 @pytest.mark.parametrize(
   'words, lowercase, said',
   [
@@ -150,9 +128,7 @@ def test_words_that_are_unknown_by_few_long_tokens_are_warned_of():
       '0% of the .* the text has some: give .*True',
     ),
     (['[UNK]', 'a', '##b'], True, ''),
-    (['[UNK]', 'A', '##b'], False, ''),
     (['[UNK]', 'A', '##b'], True, '33% of .* so those never occur: .*=False'),
-    (['[UNK]', *'abcdefghijklmnopqrstuvwxyz', 'A'], True, ''),  # 1 of 28
   ],
 )
 def test_a_vocabulary_of_the_other_case_is_noticed(words, lowercase, said):

@@ -104,34 +104,6 @@ def test_shares_of_80_10_10(unit):
   assert random.min() < 50 and random.max() > VOCAB - 50
 
 
-def repeated(words, rows, first=None):
-  """Returns a batch of equal rows: [CLS] words[:first] [SEP] rest [SEP]."""
-  first = len(words) // 2 if first is None else first
-  row = [CLS, *words[:first], SEP, *words[first:], SEP]
-  ids = np.tile(np.array(row, np.int32), (rows, 1))
-  return {'input_ids': ids, 'input_mask': np.ones_like(ids)}
-
-
-def hidden(out):
-  """Returns bool [B, S]: what is to be predicted."""
-  found = np.zeros(out['input_ids'].shape, bool)
-  row, slot = np.nonzero(out['masked_lm_weights'])
-  found[row, out['masked_lm_positions'][row, slot]] = True
-  return found
-
-
-def test_every_token_is_as_likely_as_any_other():
-  batch = repeated(range(10, 28), rows=20_000)  # 21 tokens: 3 are predicted
-  share = hidden(masked(batch)).mean(0)
-  wanted = 3 / 18
-  three_sigma = 3 * (wanted * (1 - wanted) / 20_000) ** 0.5
-  assert share[[0, 10, 20]].tolist() == [0, 0, 0]
-  inside = np.delete(share, [0, 10, 20])
-  # 1 of 370 exceeds 3 sigma by chance; there are 18.
-  assert (abs(inside - wanted) < three_sigma).sum() >= 17
-  assert (abs(inside - wanted) < 1.5 * three_sigma).all()
-
-
 @pytest.mark.parametrize(
   'length, rate, most, pack, expected',
   [

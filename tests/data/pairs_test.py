@@ -129,16 +129,6 @@ def test_unused_sentences_are_put_back():
     assert seen == set(range(*bounds(found, index)))
 
 
-def test_single_sentences_that_fill_a_pair_always_get_a_random_second():
-  found = corpus(50, 5, 80)
-  one, other = (
-    [x for _, x in all_pairs(found, short=0, key=k)] for k in (0, 1)
-  )
-  assert all(pair.is_random for pair in one)
-  same = [x.second == y.second for x, y in zip(one, other, strict=True)]
-  assert sum(same) < 10  # of 250
-
-
 def test_long_sentences_are_cut_before_words_and_all_tokens_are_used():
   # Room of 20 in a row: pieces of 4 tokens at least, and of 10 at most.
   found = texts([[20, 21, 5], [23]])
@@ -164,12 +154,6 @@ def test_long_sentences_are_cut_before_words_and_all_tokens_are_used():
       for token in range(*text)
     }
     assert least <= len(seen) / 40_000 <= most
-
-
-def test_about_half_are_random_otherwise():
-  count = collections.Counter(p.is_random for _, p in all_pairs(corpus(400)))
-  share = count[True] / count.total()
-  assert 0.45 < share < 0.60
 
 
 def test_the_target_is_drawn_once_per_document():

@@ -6,10 +6,10 @@ import os
 import pytest
 
 from bert_jax import errors
-from bert_jax.data import document_spill, prepare, vocab, vocab_pieces
+from bert_jax.data import prepare, vocab, vocab_pieces
 from bert_jax.tokenization import tokenizer
 from tests import commands
-from tests.data.preparation import ONE, Stopped, make_recipe, stop_after
+from tests.data.preparation import ONE, make_recipe
 
 _TEXT = [
   'The cat sat on the mat, the rat ran at the cat.',
@@ -29,22 +29,6 @@ def test_it_is_the_vocabulary_that_prepare_trains_for_any_workers(
     assert output.read_text() == trained
   names = {f'{n}.txt{lock}' for n in (0, 2) for lock in ('', '.lock')}
   assert set(os.listdir(tmp_path)) == names
-
-
-def test_an_interrupted_command_continues(corpus, prepared, tmp_path):
-  output, stop = tmp_path / 'vocab.txt', stop_after(document_spill.read)
-  with pytest.raises(Stopped):
-    vocab.make(make_recipe(corpus), str(output), [], stop)
-  done = str(next(tmp_path.rglob('read-00000.json')))
-  time = os.stat(done).st_mtime_ns
-
-  def look(fn, jobs):
-    yield from ONE(fn, jobs)
-    assert os.stat(done).st_mtime_ns == time
-
-  vocab.make(make_recipe(corpus), str(output), [], look)
-  with open(f'{prepared[0]}/vocab.txt') as wanted:
-    assert output.read_text() == wanted.read()
 
 
 def test_it_measures_on_held_out_text(tmp_path, capfd):
@@ -83,11 +67,6 @@ def test_a_single_document_is_enough_though_nothing_is_held_out(tmp_path):
     make_recipe(str(tmp_path / 'a.txt'), vocab_size=60), output, [], ONE
   )
   assert '60 pieces' in report and 'held-out' not in report
-
-
-def test_a_place_that_cannot_be_written_is_an_error(corpus):
-  with pytest.raises(errors.UserError, match='cannot write /dev/null/v'):
-    vocab.make(make_recipe(corpus), '/dev/null/vocab.txt', [], ONE)
 
 
 def test_it_reads_what_prepare_reads_and_warns_of_other_encodings(

@@ -57,19 +57,19 @@ def test_every_treated_character_equals_the_literal_procedure(lowercase):
     code
     for code in range(0x110000)
     if code < 0x3500
-    or code % 64 == 0
+    or code % 512 == 0
     or code in range(0xF8F0, 0x10000)
     # Marks, punctuation, controls and spaces: all; letters: every 64th.
     or unicodedata.category(chr(code)) not in letters
   ]
-  assert len(codes) > 30_000
+  assert len(codes) > 10_000
   for code in codes:
     text = f'a{chr(code)}Σ'
     expected = google_tokenizer.words(text, lowercase)
     assert basic_tokenizer.split_words(text, lowercase) == expected, hex(code)
 
 
-@hypothesis.settings(deadline=None, max_examples=500)
+@hypothesis.settings(deadline=None, max_examples=200)
 @hypothesis.given(_TEXTS, st.booleans())
 def test_any_text_equals_the_literal_procedure(text, lowercase):
   expected = google_tokenizer.words(text, lowercase)
@@ -94,11 +94,6 @@ def test_lower_case_can_keep_accents(text, kept, stripped):
   as_google = [unicodedata.normalize('NFD', word) for word in stripped]
   assert basic_tokenizer.split_words(text, True, True) == as_google
   assert basic_tokenizer.split_words(text, True) == as_google
-
-
-def test_cased_text_can_lose_its_accents():
-  assert basic_tokenizer.split_words('É Σ', False, True) == ['E', 'Σ']
-  assert basic_tokenizer.split_words('É Σ', False) == ['É', 'Σ']
 
 
 def _hugging_face(text, lowercase, strip_accents):
@@ -132,7 +127,7 @@ def test_all_letters_and_marks_of_living_scripts_are_alike():
   assert [hex(code) for code in codes if not _is_alike(chr(code))] == []
 
 
-@hypothesis.settings(deadline=None, max_examples=500)
+@hypothesis.settings(deadline=None, max_examples=200)
 @hypothesis.given(
   st.lists(
     st.one_of(

@@ -1,5 +1,7 @@
 """Tests of where pieces stand in their text."""
 
+import itertools
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,10 @@ WORDS = (
 UNCASED = tokenizer.Tokenizer(WORDS)
 CASED = tokenizer.Tokenizer(WORDS, lowercase=False)
 KEPT = tokenizer.Tokenizer(WORDS, lowercase=True, strip_accents=False)
+UNKNOWN = {
+  how: tokenizer.Tokenizer(tokenizer.SPECIAL, *how)
+  for how in itertools.product([True, False], repeat=2)
+}
 # What texts in several languages are made of, with all that is awkward.
 PARTS = (
   *"The CAFÉ cats cat . , 京都は 東京 は 한국 ΣΑΣ ς İn ß مِصْر हिन्दी ﬁ Å 's [MASK]".split(),
@@ -86,8 +92,7 @@ def test_offsets_are_in_order_and_hold_what_the_piece_was_made_of(text, words):
 @settings(deadline=None)
 @given(TEXTS | st.text(), st.booleans(), st.booleans())
 def test_words_are_made_of_what_stands_there(text, lowercase, strips):
-  unknown = tokenizer.Tokenizer(tokenizer.SPECIAL, lowercase, strips)
-  [found] = offsets.locate(unknown, [text])
+  [found] = offsets.locate(UNKNOWN[lowercase, strips], [text])
   made = [
     ''.join(basic_tokenizer.split_words(text[a:b], lowercase, strips))
     for a, b in zip(found.begins, found.ends, strict=True)

@@ -1,3 +1,4 @@
+import functools
 import pickle
 
 import hypothesis
@@ -20,6 +21,9 @@ def _load(tmp_path, pieces=_PIECES, lowercase=True, end='\n'):
   path = tmp_path / 'vocab.txt'
   path.write_bytes(end.join([*pieces, '']).encode())
   return tokenizer.Tokenizer.load(str(path), lowercase)
+
+
+_make = functools.cache(tokenizer.Tokenizer)  # whose tables take long
 
 
 def _google(wordpiece, texts):
@@ -88,9 +92,8 @@ def test_accents_are_stripped_as_case_is_unless_it_is_said():
 )
 def test_ids_are_those_of_tokenizers(texts, lowercase, strip_accents):
   pieces = '한 ##국 \u1112 ##\u1161 é ##é e ##e A ก ##\u0e35 ह ##ि か が ##σ i'
-  wordpiece = tokenizer.Tokenizer(
-    (*_SHORT_PIECES, *pieces.split()), lowercase, strip_accents
-  )
+  words = (*_SHORT_PIECES, *pieces.split())
+  wordpiece = _make(words, lowercase, strip_accents)
   if lowercase and strip_accents:  # where Google has a final sigma
     texts = [text.replace('Σ', 'σ') for text in texts]
   encoded = _hugging_face(wordpiece).encode_batch(
@@ -131,12 +134,6 @@ def test_encode_adds_segments(tmp_path):
   }
 
 
-def test_special_ids_come_from_the_vocabulary(tmp_path):
-  wordpiece = _load(tmp_path, ['x', *_PIECES])
-  assert (wordpiece.pad_id, wordpiece.unk_id, wordpiece.cls_id) == (1, 2, 3)
-  assert (wordpiece.sep_id, wordpiece.mask_id, wordpiece.size) == (4, 5, 22)
-
-
 def test_packed_holds_the_ids_as_two_little_endian_bytes_each(tmp_path):
   wordpiece = _load(tmp_path)
   packed = wordpiece.packed(['the man', '', 'unaffable'])
@@ -164,17 +161,17 @@ _TEXTS = st.one_of(
 _SHORT_PIECES = (*_PIECES, *'ab ##a ##ba ##bab ##u bun ##n ##aab'.split())
 
 
-@hypothesis.settings(deadline=None, max_examples=150)
+@hypothesis.settings(deadline=None, max_examples=100)
 @hypothesis.given(st.lists(_TEXTS, max_size=4), st.booleans())
 def test_any_text_has_the_ids_of_the_literal_procedure(texts, lowercase):
-  wordpiece = tokenizer.Tokenizer(_SHORT_PIECES, lowercase)
+  wordpiece = _make(_SHORT_PIECES, lowercase)
   assert wordpiece.ids(texts) == _google(wordpiece, texts)
 
 
-@hypothesis.settings(deadline=None, max_examples=50)
+@hypothesis.settings(deadline=None, max_examples=20)
 @hypothesis.given(st.lists(_TEXTS, max_size=8))
 def test_a_full_cache_changes_no_ids(texts):
-  wordpiece = tokenizer.Tokenizer(_SHORT_PIECES)
+  wordpiece = _make(_SHORT_PIECES)
   expected = wordpiece.packed(texts)
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr('bert_jax.tokenization.wordpiece._MAX_WORDS', 2)
@@ -252,15 +249,6 @@ def test_added_words_are_kept_whole(text, tokens):
   assert found.ids.tolist() == ids
   shown = [text[a:b] for a, b in zip(found.begins, found.ends, strict=True)]
   assert ''.join(shown) == text.replace(' ', '')
-
-
-def test_a_vocabulary_in_a_bucket_that_is_ill_is_no_wrong_vocabulary(
-  ill, remote
-):
-  ill.status = 503
-  with pytest.raises(OSError, match='a made-up 503') as caught:
-    tokenizer.Tokenizer.load(f'{remote}/vocab.txt')
-  assert 'give a file' not in str(caught.value)
 
 
 def test_windows_line_ends_and_byte_order_mark_are_no_part_of_pieces(tmp_path):

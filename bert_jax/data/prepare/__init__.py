@@ -27,11 +27,22 @@ def prepare(recipe: Recipe, output: str, runner: stages.Runner) -> dict:
   advice = (
     'make room or use another directory, then run the same command again.'
   )
-  with errors.explaining(f'cannot write {output}', advice):
-    with lock.exclusive(output + '.lock'):
-      if not _is_complete(output):
-        _make(recipe, output, runner)
-      manifest = manifest_file.read(output)
+  with (
+    errors.explaining(f'cannot write {output}', advice),
+    lock.exclusive(output + '.lock'),
+  ):
+    if not _is_complete(output):
+      partial = output + '.partial'
+      if not _is_complete(partial):
+        if storage.exists(output):
+          raise errors.UserError(
+            f'{output} exists and is not prepared data; name another folder.'
+          )
+        stages.make(recipe, partial, runner)
+      storage.delete(os.path.join(partial, 'work'))
+      disk.remove_unfinished(partial)
+      storage.move_folder(partial, output, manifest_file.NAME)
+    manifest = manifest_file.read(output)
   asked, made = recipe.to_dict(), manifest['recipe']
   if recipe.vocab and storage.exists(recipe.vocab):
     asked['vocab'] = made['vocab']  # its words are compared below
@@ -42,19 +53,6 @@ def prepare(recipe: Recipe, output: str, runner: stages.Runner) -> dict:
 
 def _is_complete(directory: str) -> bool:
   return storage.exists(os.path.join(directory, manifest_file.NAME))
-
-
-def _make(recipe, output: str, runner: stages.Runner):
-  partial = output + '.partial'
-  if not _is_complete(partial):
-    if storage.exists(output):
-      raise errors.UserError(
-        f'{output} exists and is not prepared data; name another folder.'
-      )
-    stages.make(recipe, partial, runner)
-  storage.delete(os.path.join(partial, 'work'))
-  disk.remove_unfinished(partial)
-  storage.move_folder(partial, output, manifest_file.NAME)
 
 
 def local_runner(count: int) -> stages.Runner:
@@ -78,12 +76,9 @@ def run_on_beam(
 ) -> Iterator:
   """Yields fn(*job) for each job in order, after a Beam pipeline has run them.
 
-  Jobs write their results to files, so the pipeline only distributes the jobs;
-  all workers must share a file system, or the output is in a bucket.
-
-  Args:
-    fn: a module-level function that writes its result to a file; a second call
-      with the same arguments returns that result.
+  Jobs write their results to files, which a second call returns, so the pipeline
+  only distributes the jobs; all workers must share a file system, or the output
+  is in a bucket.
   """
   advice = "pip install 'bert_jax[beam]'."
   with errors.explaining(
@@ -91,18 +86,12 @@ def run_on_beam(
   ):
     import apache_beam as beam
     from apache_beam.options import pipeline_options
-  try:
-    parsed = pipeline_options.PipelineOptions(list(options))
-    pipeline = beam.Pipeline(options=parsed)
-  except ValueError as error:
-    raise errors.UserError(
-      f'Beam refuses {" ".join(options)}: {" ".join(str(error).split())}'
-    ) from error
+  parsed = pipeline_options.PipelineOptions(list(options))
 
   def call(job):  # what it returns is in a file, too
     fn(*job)
 
-  with pipeline:
+  with beam.Pipeline(options=parsed) as pipeline:
     # Without Reshuffle, all jobs might be fused into a bundle, for one worker.
     _ = pipeline | beam.Create(jobs) | beam.Reshuffle() | beam.Map(call)
   for job in jobs:
@@ -110,10 +99,9 @@ def run_on_beam(
 
 
 def _check_unchanged(recipe, manifest: dict, directory: str):
-  """Raises errors.UserError if vocabulary or input have changed.
+  """Raises errors.UserError if vocabulary or size of the input have changed.
 
-  They may be deleted once the data is complete. Input is compared by its size,
-  since reading it would take long.
+  They may be deleted once the data is complete.
   """
   if recipe.vocab and storage.exists(recipe.vocab):
     words = tokenizer.read_vocab(recipe.vocab)

@@ -52,32 +52,14 @@ def _define_flags():
 
 def _recipe() -> Recipe:
   f = flags.FLAGS
-  missing = [n for n in ('input', 'vocab', 'output') if not getattr(f, n)]
-  if missing:
-    raise errors.UserError(
-      f'--{missing[0]} is missing; give --input, --vocab and --output, and '
-      'see --help.'
-    )
+  if not (f.input and f.vocab and f.output):
+    raise errors.UserError('give --input, --vocab and --output; see --help.')
   c = declare_fields()
   arguments.update_by_flags(c, _FIELDS)
   c.data.vocab = storage.resolve(f.vocab)
   c.data.vocab_size = len(tokenizer.read_vocab(f.vocab))
   c.data.lowercase = not f.cased
   return make_recipe(c)
-
-
-def _check_verify_stands_alone(f):
-  module = f.find_module_defining_flag('verify')
-  others = [
-    flag.name
-    for flag in f.get_flags_for_module(module)
-    if flag.present and flag.name != 'verify'
-  ]
-  if others:
-    raise errors.UserError(
-      f'--verify only checks what is there, so --{others[0]} does nothing '
-      'beside it; leave one of them out.'
-    )
 
 
 def main(argv: list[str]):
@@ -88,7 +70,11 @@ def main(argv: list[str]):
       f'{argv[1]!r} is not a flag; quote globs, and see --help.'
     )
   if f.verify:
-    _check_verify_stands_alone(f)
+    given = [x for x in (*_FIELDS, 'output', 'cased', 'runner') if f[x].present]
+    if given:
+      raise errors.UserError(
+        f'--verify only checks what is there; leave --{given[0]} out.'
+      )
     size = dataset.verify(f.verify)
     print(f'{f.verify}: all {size:,} bytes are as they were made')
     return
