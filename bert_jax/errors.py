@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 _MAX_LINE = 300  # characters
 
-# Exit codes of all programs, see docs/exit_codes.md; 128 + N after signal N.
+# Exit codes of all programs, see docs/faults.md; 128 + N after signal N.
 MISTAKE = 1  # a UserError: the same command fails again
 OTHER = 70  # EX_SOFTWARE of sysexits.h: a bug, a disk, a bucket, a device
 HUNG = 75  # EX_TEMPFAIL: the training loop hung

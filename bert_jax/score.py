@@ -8,7 +8,7 @@ the grammatical sentence first, or a sentence per line; with --two_lines, as in
 Zorro, two lines are a pair, the ungrammatical one first.
 
 A sentence's score is its pseudo-log-likelihood in nats; of pairs, the share is
-written in which the grammatical one scores higher, by paradigm (docs/score.md).
+written in which the grammatical one scores higher, by paradigm (docs/analysis.md).
 """
 
 import functools

@@ -16,7 +16,7 @@ mean and a zip for GLUE's leaderboard.
 
 At the end: a table of the scores on dev by setting, mean and standard deviation
 over the seeds, in --workdir also as results.json. The exit code comes from the
-runs that failed (docs/exit_codes.md).
+runs that failed (docs/faults.md).
 """
 
 import os

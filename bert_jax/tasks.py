@@ -1,6 +1,6 @@
 """The tasks by name, the values of `config.task`.
 
-docs/finetuning.md says how to add a task of fine-tuning: a class in a file of
+CONTRIBUTING.md says how to add a task of fine-tuning: a class in a file of
 `finetuning/`, and a row in `SUPERVISED` below. Any other task needs
 
 1. a package beside `finetuning/`, with a line in the layers of setup.cfg,

@@ -6,7 +6,7 @@ python -m bert_jax.main --config=configs/baselines.py:ltr --workdir=DIR \\
 no_nsp is BERT-Base without next sentence prediction; ltr reads from left to
 right only and predicts the next token, like GPT; rtl reads from right to left,
 and makes with ltr the pair of an ELMo-style model. The rest is the recipe of
-BERT-Base, the data too. docs/baselines.md says how to fine-tune each, and what
+BERT-Base, the data too. docs/models.md says how to fine-tune each, and what
 the paper got: on MNLI 83.9 (no_nsp) and 82.1 (ltr), BERT-Base 84.4.
 """
 

@@ -5,7 +5,7 @@ python -m bert_jax.main --config=configs/lamb.py --workdir=DIR \\
 
 7,038 updates at length 128, then 1,563 at 512: twice the sequences of BERT's
 million updates of 256. Rates and warm-ups are those of NVIDIA's runs, the
-linear decay is LAMB's authors' (docs/large_batches.md).
+linear decay is LAMB's authors' (docs/models.md).
 """
 
 from bert_jax import config

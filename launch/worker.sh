@@ -252,7 +252,7 @@ work() {
       [[ $number == 0 ]] && finish 'done'
       pause $((2 * minute)) # host 0 decides: it may have more to write
       ;;
-    /1) finish 'failed' "$result" ;; # the user's mistake: docs/exit_codes.md
+    /1) finish 'failed' "$result" ;; # the user's mistake: docs/faults.md
     /129 | /130 | /143) ;;           # interrupted: resume
     /*)
       step=$(get_step)

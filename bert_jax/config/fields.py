@@ -443,7 +443,7 @@ FIELDS: dict[str, Field] = {
   # The optimizer and its schedule.
   'optimizer.algorithm': Field(
     'adamw',
-    'adamw, or lamb for batches of thousands of rows, docs/large_batches.md',
+    'adamw, or lamb for batches of thousands of rows, docs/models.md',
     Choice('adamw', 'lamb'),
   ),
   'optimizer.learning_rate': Field(

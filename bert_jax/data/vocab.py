@@ -7,7 +7,7 @@ again to continue.
   python -m bert_jax.data.vocab --input='wiki/**/wiki_*' --size=30522 \\
     --output=vocab.txt
 
-docs/vocabulary.md compares the result with others.
+docs/data.md compares the result with others.
 """
 
 import collections

@@ -111,7 +111,7 @@ def _find_share(size, peak) -> float:
 #
 # Products: v6e and tpu7x by Google's microbenchmarks (see `_PRODUCTS`). What steps
 # reach is a judgement, by published runs of other programs and by the compiler's
-# cycles of ours (docs/estimates.md): v6e and tpu7x have less for what is no product.
+# cycles of ours (docs/preflight.md): v6e and tpu7x have less for what is no product.
 # fmt: off
 _TPUS = (
   Chip('v2', ('TPU v2',), 45e12, 700e9, 496e9, devices=2, links=4,

@@ -107,7 +107,7 @@ def warn_of_long_rows(
     print(
       f'WARNING: phases.seq_length={c.phases.seq_length}, but {path} was trained '
       f'on rows of {longest} tokens: its other positions are random, so that '
-      'longer rows begin much worse (docs/init_from.md)',
+      'longer rows begin much worse (docs/convert.md)',
       flush=True,
     )
 

@@ -17,7 +17,7 @@ from bert_jax.data import hashing
 from bert_jax.pretraining import batches
 
 # Standard deviation of the embeddings, as a multiple of BERT's. In an hour they
-# grow to twice that; docs/plateau.md compares multiples of 1 to 6.
+# grow to twice that; docs/plateau.md compares it with half as much.
 _SCALE = 4.0
 _DISTANCES = ((1, 1.0), (2, 0.5))  # in tokens, and their weight
 # Contexts are the most frequent words, as many as make a matrix of 128 MB.
