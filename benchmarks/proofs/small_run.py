@@ -1,23 +1,25 @@
-"""Runs of `small_config.py`, and what is expected of them.
+"""Runs of small_config.py, what is done to them, and what is expected of them.
 
-They run in this process, or as processes of a fork server.
-
-A fork server imports jax and bert_jax once, so that a process is a run within
-two seconds. What it executes is `python -m bert_jax.main` itself.
+They run in this process, or as processes of a fork server, which imports jax and
+bert_jax once, so that a process is a run within two seconds. What it executes is
+`python -m bert_jax.main` itself.
 """
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
+import importlib
 import io
+import json
 import multiprocessing
 import os
 import pathlib
 import random
+import resource
 import runpy
 import signal
 import sys
-import textwrap
 import threading
 import time
 import traceback
@@ -30,13 +32,28 @@ import small_config
 
 from bert_jax import config_check, errors, main, tasks  # noqa: F401
 from bert_jax.parallel import agreement  # noqa: F401
-from bert_jax.runtime import compile_cache, signals, storage
+from bert_jax.runtime import bucket, compile_cache, signals, storage
 from bert_jax.train import fit  # noqa: F401
 from bert_jax.workdir import log
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 CONFIG = os.path.join(ROOT, 'benchmarks', 'proofs', 'small_config.py')
 LIMIT = 300  # seconds; no run has to be waited for as long
+ENDS = errors.UserError, OSError  # in one line
+# Where a run is, and the function of bert_jax that is called there.
+MOMENTS = {
+  'starting': ('config_check', 'check'),
+  'data preparation': ('data.shards', 'make'),
+  'restoring': ('workdir.checkpoint', 'Checkpoints.restore'),
+  'compilation': ('train.programs', 'compile_all'),
+  'a step': ('train.meter', 'Meter.add'),
+  'the log': ('workdir.log', 'Log.write'),
+  'evaluation': ('train.evaluate', 'evaluate'),
+  'a save': ('workdir.checkpoint', 'Checkpoints.save'),
+  'the export': ('interop.hugging_face', 'export'),
+}
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_EVENTS = 'os.mkdir', 'os.rename', 'os.remove', 'os.rmdir', 'shutil.rmtree'
 _WORDS = (
   'the a bird fish stone river cold warm runs sees under over quickly old new '
   'house tree cloud rain wind sun night day morning evening child woman man'
@@ -47,57 +64,22 @@ class Broken(Exception):
   """A promise that was not kept."""
 
 
-class Skipped(Exception):
-  """Something is missing here that the measurement needs."""
-
-
 def expect(condition, text: str):
-  """Raises `Broken` unless a condition holds."""
   if not condition:
     raise Broken(text)
 
 
-def expect_error(call: Callable, *words: str) -> str:
-  """Calls something that must end with one clear line; returns the line.
-
-  Args:
-    call: what must raise errors.UserError or OSError.
-    words: must all be in its message.
-  """
+def expect_error(call: Callable, *words: str):
+  """Calls something that must end with one line, which has all the words."""
   try:
     found = call()
-  except (errors.UserError, OSError) as error:
+  except ENDS as error:
     text = str(error)
     expect('\n' not in text, f'more than one line: {text}')
     missing = [word for word in words if word not in text]
     expect(not missing, f'it does not say {missing}: {text}')
-    return text
-  raise Broken(f'no error, but {str(found)[-300:]!r}')
-
-
-def expect_line(code: int, text: str, *words: str, expected: int) -> str:
-  """Checks how a process ended; returns its last line.
-
-  Args:
-    code: its exit code.
-    text: what it printed.
-    words: must all be in its line 'error: ...'.
-    expected: the exit code that it must have.
-  """
-  expect(code == expected, f'exit code {code}:\n{text[-3000:]}')
-  lines = [x for x in text.splitlines() if x.startswith('error: ')]
-  expect(len(lines) == 1, f'{len(lines)} lines of errors:\n{text[-3000:]}')
-  expect('Traceback' not in text, text[-3000:])
-  missing = [word for word in words if word not in lines[0]]
-  expect(not missing, f'it does not say {missing}: {lines[0]}')
-  return lines[0]
-
-
-def quote(text: str, start: str = '') -> str:
-  """Returns a text from `start` on in quotes, of at most 70 characters."""
-  begin = text.index(start)
-  words = textwrap.shorten(text[begin:], 70, placeholder=' ...')
-  return f'"{"... " if begin else ""}{words}"'
+  else:
+    raise Broken(f'no error, but {str(found)[-300:]!r}')
 
 
 def expect_same(found: dict, expected: dict):
@@ -107,12 +89,17 @@ def expect_same(found: dict, expected: dict):
 
 
 def set_environment(cache: str):
-  """Sets the variables of this process and of those that it starts."""
+  """Sets what jax and Python do in this process and in those that it starts."""
+  chosen = {
+    'jax_platforms': 'cpu',
+    'jax_disable_most_optimizations': True,
+    'jax_compilation_cache_dir': cache,
+    'jax_persistent_cache_min_compile_time_secs': 0,
+  }
+  for name, value in chosen.items():
+    jax.config.update(name, value)
+    os.environ[name.upper()] = str(value)
   os.environ.update(
-    JAX_PLATFORMS='cpu',
-    JAX_DISABLE_MOST_OPTIMIZATIONS='true',
-    JAX_COMPILATION_CACHE_DIR=cache,
-    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0',
     PYTHONPATH=os.pathsep.join([ROOT, os.path.dirname(CONFIG)]),
     PYTHONUNBUFFERED='1',
     # Killed processes leave semaphores, of which its tracker warns at the end.
@@ -142,23 +129,16 @@ class Base:
 def make_base(folder: str) -> Base:
   """Writes a text, prepares it and trains on it."""
   text, workdir = (os.path.join(folder, x) for x in ('text.txt', 'whole'))
-  write_corpus(text)
-  train(workdir, f'input={text}')
-  return Base(text, workdir, describe(workdir))
-
-
-def write_corpus(path: str):
-  """Writes documents of made-up sentences, always the same."""
-  rng = random.Random(0)
-  blocks = []
+  rng, blocks = random.Random(0), []
   for _ in range(120):
     lines = [
       ' '.join(rng.choices(_WORDS, k=rng.randint(4, 12))) + '.'
       for _ in range(rng.randint(4, 12))
     ]
     blocks.append('\n'.join(lines))
-  with open(path, 'w', encoding='utf-8') as file:
-    file.write('\n\n'.join(blocks))
+  pathlib.Path(text).write_text('\n\n'.join(blocks), 'utf-8')
+  train(workdir, f'input={text}')
+  return Base(text, workdir, describe(workdir))
 
 
 def train(workdir: str, arguments: str) -> str:
@@ -198,28 +178,21 @@ def describe(workdir: str) -> dict:
   }
 
 
+@dataclasses.dataclass(frozen=True)
 class Started:
-  """A run in a process of its own.
+  """A run in a process of its own; `output` is the file of what it prints."""
 
-  Attributes:
-    process: the process.
-    output: path of the file with what it prints.
-  """
-
-  def __init__(self, process, output: str):
-    self.process, self.output = process, output
+  process: multiprocessing.Process
+  output: pathlib.Path
 
   def say(self) -> str:
-    """Returns what it has printed so far."""
-    with open(self.output, errors='replace') as file:
-      return file.read()
+    return self.output.read_text(errors='replace')
 
   def wait(self) -> int:
     """Returns the exit code, or minus the number of the signal."""
     self.process.join(LIMIT)
     if self.process.exitcode is None:
       self.process.kill()
-      self.process.join()
       raise TimeoutError(f'no end after {LIMIT} s:\n{self.say()[-3000:]}')
     return self.process.exitcode
 
@@ -227,8 +200,7 @@ class Started:
 def start(
   workdir: str,
   arguments: str,
-  *flags: str,
-  prepare: Callable[[], None] | None = None,
+  act: Callable[[], None] | None = None,
   env: dict[str, str] | None = None,
 ) -> Started:
   """Starts `python -m bert_jax.main` in a process of the fork server.
@@ -236,76 +208,33 @@ def start(
   Args:
     workdir: that of the run.
     arguments: of `small_config.get_config`.
-    flags: more flags.
-    prepare: a picklable function, called in the process first.
+    act: a picklable function, called in the process first.
     env: is added to its environment.
   """
-  output = f'{workdir}.{random.randrange(1 << 60):x}.out'
-  if storage.is_remote(workdir):
-    output = os.path.join(os.getcwd(), os.path.basename(output))
-  given = [f'--config={CONFIG}:{arguments}', f'--workdir={workdir}', *flags]
-  process = make_context().Process(
-    target=_run, args=(given, output, prepare, env or {})
-  )
-  process.start()
-  found = Started(process, output)
-  open(output, 'a').close()
-  return found
-
-
-def make_context():
-  """Returns a multiprocessing context whose server has imported all this."""
+  name = f'{os.path.basename(workdir)}.{random.randrange(1 << 60):x}.out'
+  output = pathlib.Path(name).absolute()
+  output.touch()
+  given = [f'--config={CONFIG}:{arguments}', f'--workdir={workdir}']
   context = multiprocessing.get_context('forkserver')
   context.set_forkserver_preload(['small_run'])
-  return context
+  process = context.Process(target=_run, args=(given, output, act, env or {}))
+  process.start()
+  return Started(process, output)
 
 
-def end_with_server():
-  """Ends this process when the fork server has ended, with who started it."""
-  server = os.getppid()
-
-  def watch():
-    while os.getppid() == server:
-      time.sleep(1)
-    os._exit(1)
-
-  threading.Thread(target=watch, daemon=True).start()
-
-
-def redirect(output: str):
-  """Sends what this process prints, native code included, to a file."""
-  sys.stdout.flush()
-  file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-  for descriptor in (1, 2):
+def _run(given, output, act, env):
+  file = os.open(output, os.O_WRONLY | os.O_APPEND)
+  for descriptor in (1, 2):  # native code included
     os.dup2(file, descriptor)
-  os.close(file)
   sys.stdout = open(1, 'w', buffering=1, closefd=False)
   sys.stderr = open(2, 'w', buffering=1, closefd=False)
-
-
-@dataclasses.dataclass(frozen=True)
-class UseCache:
-  """Gives a process another folder for compiled programs.
-
-  The variable of the environment was read when jax was imported.
-  """
-
-  folder: str
-
-  def __call__(self):
-    jax.config.update('jax_compilation_cache_dir', self.folder)
-
-
-def _run(given, output, prepare, env):
-  redirect(output)
-  end_with_server()
   os.environ.update(env)
   os.setpgrp()  # a signal to the terminal is not for it
   # Under nohup it is ignored, and so it would be by the run.
   signal.signal(signal.SIGHUP, signal.SIG_DFL)
   sys.argv = ['main', *given]
-  if prepare is not None:
-    prepare()
+  if act is not None:
+    act()
   del sys.modules['bert_jax.main']  # it is executed anew, as a command
   code = 1
   try:
@@ -318,3 +247,110 @@ def _run(given, output, prepare, env):
   for stream in (sys.stdout, sys.stderr):
     stream.flush()
   os._exit(code)  # without what multiprocessing waits for at the end
+
+
+def replace(moment: str, make: Callable):
+  """Replaces the function of a moment by make(function)."""
+  module, name = MOMENTS[moment]
+  owner = importlib.import_module(f'bert_jax.{module}')
+  *classes, last = name.split('.')
+  for x in classes:
+    owner = getattr(owner, x)
+  setattr(owner, last, make(getattr(owner, last)))
+
+
+# What follows is done to a process, as the `act` of `start`.
+
+
+def send(moment, numbers, count=1, delay=0.0):
+  """Makes a process send itself signals at a moment.
+
+  Args:
+    moment: one of `MOMENTS`.
+    numbers: of the signals, which follow one another.
+    count: at which call of the moment's function, from 1.
+    delay: seconds from then to the first signal.
+  """
+  calls = []
+
+  def send_all():
+    time.sleep(delay)
+    for number in numbers:
+      os.kill(os.getpid(), number)
+      time.sleep(0.01)
+
+  def wrap(function):
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+      calls.append(1)
+      if len(calls) == count:
+        threading.Thread(target=send_all, daemon=True).start()
+        time.sleep(0.001)
+      return function(*args, **kwargs)
+
+    return wrapped
+
+  replace(moment, wrap)
+
+
+def kill_before_write(step, number, report):
+  """Kills a process before a change to the checkpoints that Python itself makes.
+
+  Args:
+    step: changes count from the save of this step on.
+    number: that of the change, from 1; 0 counts all.
+    report: path of a file for their number.
+  """
+  seen, active = [], []
+
+  def wrap(save):
+    def wrapped(checkpoints, at, *args):
+      active.extend([1] * (at == step))
+      found = save(checkpoints, at, *args)
+      if at == step:
+        checkpoints._manager.wait_until_finished()
+        active.clear()
+        pathlib.Path(report).write_text(json.dumps(len(seen)))
+      return found
+
+    return wrapped
+
+  def look(event, args):
+    if not active or not args or '/checkpoints' not in str(args[0]):
+      return
+    opens = event == 'open' and bool((args[2] or 0) & _WRITING)
+    if event in _EVENTS or opens:
+      seen.append(event)
+      if len(seen) == number:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+  replace('a save', wrap)
+  sys.addaudithook(look)
+
+
+def kill_in_write(step, size):
+  """Ends a process by SIGXFSZ when a file of the save of a step has a size."""
+
+  def wrap(save):
+    def wrapped(checkpoints, at, *args):
+      if at == step:
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        limits = size, resource.RLIM_INFINITY
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+      return save(checkpoints, at, *args)
+
+    return wrapped
+
+  replace('a save', wrap)
+
+
+def use_cache(folder):
+  """Gives a process another folder for compiled programs, when jax is imported."""
+  jax.config.update('jax_compilation_cache_dir', folder)
+
+
+def limit_patience(seconds):
+  """Limits how long a process repeats requests to a bucket, and waits for one."""
+  bucket.PATIENCE = seconds
+  bucket._SILENCE = max(1, round(seconds))
