@@ -1,10 +1,7 @@
 """Cleans text and counts what is removed or replaced.
 
-Counters, by name:
-  invalid_utf8: sequences of bytes (or lone surrogates) replaced by U+FFFD.
-  control_characters: removed; the C0 controls but white space, and DEL.
-
-Tabs become spaces.
+Counters are 'invalid_utf8', sequences of bytes (or lone surrogates) replaced by
+U+FFFD, and 'control_characters', removed. Tabs become spaces.
 """
 
 import collections
@@ -36,9 +33,7 @@ def decode(raw: bytes, counts: collections.Counter) -> str:
 def break_lines(text: str) -> list[str]:
   """Returns the lines of a text, whatever ends them.
 
-  They end at a line feed, at a carriage return (of old Macs), both, or U+0085,
-  U+2028 or U+2029; and where a page or column ends (form feed, vertical tab).
-  Beside another end, the latter make no blank line.
+  Form feeds and vertical tabs do, too, but make no blank line beside another end.
   """
   lines = text.removesuffix('\n').split('\n')
   if not has_rare_end(text):

@@ -46,12 +46,10 @@ def _fold(text: str) -> str:
 
 
 def split(document: Document, language: str) -> list[str]:
-  """Returns the sentences of a document.
+  """Returns the sentences of a folded document.
 
-  Args:
-    document: from `fold`; returned as it is if its paragraphs are sentences.
-    language: ISO 639-1 code; sentencex uses a related language, or else
-      English, where it has no rules.
+  Where sentencex has no rules for a language, it uses those of a related one or
+  of English.
   """
   if document.are_sentences:
     return document.paragraphs

@@ -56,10 +56,9 @@ _LINE = re.compile(rb'\{([^\n]*\}[ \t\r]*(\n|\Z)|[^\n]*\Z)')
 
 
 def recognise(path: str, head: bytes) -> int:
-  """Returns what kind of text a file holds, such as `TEXT`.
+  """Returns what kind of text a file holds, such as `TEXT`; refuses what is none.
 
-  It is decided by the first bytes, decompressed (`head`), then by what they
-  spell, then by the extension. What holds something else is refused.
+  It is decided by the first bytes, decompressed (`head`), then by the extension.
   """
   if mediawiki.is_dump(head):
     return DUMP

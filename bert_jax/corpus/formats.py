@@ -189,8 +189,7 @@ def split_wiki_lines(text: str, counts: collections.Counter) -> list[str]:
 def separate_articles(lines: Lines) -> Lines:
   """Yields the lines of WikiText with a blank one for each title, ' = Title = '.
 
-  Other headings and blank lines are left out. In compounds and numbers, its
-  tokens are ' @-@ ', ' @.@ ' and ' @,@ '.
+  Its tokens in compounds and numbers, such as ' @-@ ', are joined.
   """
   for offset, raw in lines:
     if _TITLE.match(raw):

@@ -75,12 +75,7 @@ def read_objects(file: BinaryIO, make: Make) -> Iterator[Document]:
 
 
 def make_documents(
-  value: Any,
-  place: str,
-  path: str,
-  field: str,
-  layout: str,
-  counts: collections.Counter,
+  value: Any, place: str, field: str, layout: str, counts: collections.Counter
 ) -> Iterator[Document]:
   """Yields the documents in an object of a file, empty for JSON's null."""
   names = [*value] if isinstance(value, dict) else []
@@ -88,7 +83,7 @@ def make_documents(
   if not isinstance(text, str | None):
     what = errors.listing(names) if names else f'{value!r:.60}'
     raise errors.UserError(
-      f'{path}, {place}, is not a JSON object with a string {field!r} '
+      f'{place} is not a JSON object with a string {field!r} '
       f'({what}); give such objects, or name the field of the text by data.field.'
     )
   text = clean.clean(text or '', counts)

@@ -43,8 +43,9 @@ def _is_wrapped(lines: Sequence[str]) -> bool:
 def watch_blocks(
   documents: Iterator[Document], is_whole: bool, counts: collections.Counter
 ) -> Iterator[Document]:
-  """Yields the documents between blank lines of a file or, unless it `is_whole`,
-  of its first part; counts it if they are odd.
+  """Yields the documents between a file's blank lines; counts odd files.
+
+  Unless they are all of the file, they are of its first part.
   """
   number = size = lines = 0
   for number, document in enumerate(documents, 1):

@@ -24,15 +24,9 @@ def is_dump(head: bytes) -> bool:
 def read_documents(
   file: BinaryIO, counts: collections.Counter
 ) -> Iterator[Document]:
-  """Yields the articles of a dump as documents of running text.
+  """Yields the articles of a dump of decompressed XML, one page at a time.
 
-  Args:
-    file: the decompressed XML; one page of it is in memory at a time.
-    counts: of 'redirect_pages', 'pages_of_other_namespaces' and
-      'unreadable_pages', which are left out.
-
-  Raises:
-    text_files.Damaged: after all whole pages.
+  Other pages are counted. Raises text_files.Damaged after all whole ones.
   """
   not_text = set(wikitext.NOT_TEXT)
   try:

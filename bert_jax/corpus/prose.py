@@ -73,8 +73,7 @@ def read_documents() -> Iterator[document.Document]:
   """Reads the prose of this Python installation, in a fixed order.
 
   A document is the text of a help topic, of a module's short docstrings, or of
-  one long docstring. Repeated paragraphs are left out, and so are documents of
-  fewer than two sentences.
+  one long docstring. Repeated paragraphs are left out.
   """
   files = list(_files())
   jobs = [

@@ -8,7 +8,6 @@ gs://BUCKET/*.gz; `tfds:NAME/CONFIG:SPLIT`; or `python-docs` (see `prose`).
 import codecs
 import collections
 import dataclasses
-import functools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -151,9 +150,7 @@ def read_documents(
   """Reads the documents of a piece, one at a time.
 
   Args:
-    counts: numbers of items cleaned or dropped are added here: the counters of
-      `clean`, `mediawiki` and `layout_doubts`, `damaged_files`,
-      `long_lines_cut`, `long_lines_dropped` and `long_documents_cut`.
+    counts: numbers of what is cleaned, dropped or doubtful are added here.
     invalid: {path: its part of `counts['invalid_utf8']`} is added here.
   """
   for part in piece.ranges:
@@ -210,13 +207,11 @@ def _parse(file, head, part: Range, layout, field, counts):
   kind = file_kinds.recognise(part.path, head)
   if kind == file_kinds.DUMP:
     return mediawiki.read_documents(file, counts)
-  make = functools.partial(
-    json_text.make_documents,
-    path=part.path,
-    field=field,
-    layout=layout,
-    counts=counts,
-  )
+
+  def make(value, place):
+    place = f'{part.path}, {place},'
+    return json_text.make_documents(value, place, field, layout, counts)
+
   if kind == file_kinds.JSON:
     return json_text.read_objects(file, make)
   lines = _without_mark(text_files.read_lines(file, part.start))

@@ -109,12 +109,10 @@ def refuse_utf16(path: str, head: bytes):
 
 
 def read_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
-  """Yields (byte offset, line with its line feed) of a file.
+  """Yields (byte offset, line with its line feed) that begin at `start` or after.
 
-  The first line is the first that begins at or after byte `start`.
-
-  Lines end at line feeds. One of more than a megabyte comes in parts, cut after
-  another end of line, at a space or between two characters, to bound the memory.
+  One of more than a megabyte comes in parts, cut after another end of line, at a
+  space or between two characters, to bound the memory.
   """
   offset = start
   if start:

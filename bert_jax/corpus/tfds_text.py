@@ -41,12 +41,7 @@ def read_documents(
 
 @functools.lru_cache(1)
 def open_split(given: str, field: str):
-  """Opens a split for random access; prepares the dataset first if necessary.
-
-  Args:
-    given: tfds:NAME/CONFIG:SPLIT.
-    field: the feature with the text.
-  """
+  """Opens a split for random access; prepares the dataset first if necessary."""
   match = _INPUT.fullmatch(given)
   if not match:
     raise errors.UserError(

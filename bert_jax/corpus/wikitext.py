@@ -59,11 +59,7 @@ _LANGUAGE = re.compile(r'(?!voy:|mw:)(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):')
 
 
 def extract_text(wikitext: str, not_text: Set[str] = NOT_TEXT) -> list[str]:
-  """Returns the running text of a page.
-
-  Args:
-    not_text: casefolded names of the namespaces whose links are not text.
-  """
+  """Returns the running text of a page; `not_text` are casefolded namespaces."""
   text = wikitext.replace('\r\n', '\n')
   text = _replace(_OPAQUE_TAG, lambda m: (m[1] or _CUT).translate(_SPELT), text)
   text = _VARIANTS.sub(lambda m: _variant(m[1]), text)

@@ -1,8 +1,7 @@
 """Opens prepared data, and verifies its files against the manifest.
 
-Data in a bucket is copied to each host's disk before training, since batches
-are read at random, for which a bucket is too slow. Copies are kept in the cache
-folder, under the hash of their manifest, so a restart copies nothing.
+Data in a bucket, which is too slow to be read at random, is copied to each host's
+cache folder, under the hash of its manifest, so a restart copies nothing.
 """
 
 import dataclasses
@@ -22,9 +21,7 @@ from bert_jax.runtime import copies, disk, lock, progress, storage
 def fetch(directory: str, lengths: Collection[int]) -> str:
   """Returns a local folder with prepared data: itself, or a copy.
 
-  Args:
-    lengths: the lengths of rows that are needed; without any, only manifest and
-      vocabulary are copied.
+  Only rows of `lengths` are copied; without any, manifest and vocabulary.
   """
   if not storage.is_remote(directory):
     return directory
@@ -34,10 +31,8 @@ def fetch(directory: str, lengths: Collection[int]) -> str:
   for shard in manifest['shards'] if lengths else ():
     files |= {file['name']: file for file in store.list_files(shard, lengths)}
   for name in files:
-    if name != os.path.basename(name) or name in ('', '.', '..'):
-      raise errors.UserError(
-        f'the manifest names {name!r}, which is not a file.'
-      )
+    if name != os.path.basename(name):
+      raise errors.UserError(f'the manifest names {name!r}, which is no file.')
   raw = storage.read(os.path.join(directory, manifest_file.NAME))
   name = hashlib.sha256(raw).hexdigest()[:16]
   folder = storage.get_cache_folder('data', name)
@@ -84,11 +79,7 @@ class Split:
 
 
 def open_split(directory: str, split: str, length: int) -> Split:
-  """Opens prepared data of a length, S, that it was prepared for.
-
-  File names and sizes are compared with the manifest, content is checked as it
-  is read, and all files' checksums by `verify`.
-  """
+  """Opens prepared data of a length, S, that it was prepared for."""
   found = manifest_file.read(directory)
   if str(length) not in found['lengths']:
     raise errors.UserError(

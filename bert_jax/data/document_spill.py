@@ -2,8 +2,6 @@
 
 Each job reads a piece of the input and writes the documents to files sorted by
 shard, so that the second stage gets a shard's documents with a few long reads.
-The result does not depend on which job read a document, since each shard sorts
-its documents by their hashes.
 """
 
 import collections
@@ -76,10 +74,9 @@ def read(job: Job, recipe: Recipe) -> dict:
 
   Returns:
     `segments`, lists of Segment's fields; `counts` and `invalid` of
-    `sources.read_documents`; `sources`, {input number: [documents, parts, bytes
-    of text]}; `bins`, {input number: {bin: [bytes, parts]}} of text that may be
-    held out; `files`, [input number, path, bytes, sha256] of every file that
-    begins in the job.
+    `sources.read_documents`; `sources`, {input number: [documents, parts, bytes]};
+    `bins`, {input number: {bin: [bytes, parts]}} of what may be held out; `files`,
+    [input number, path, bytes, sha256] of every file that begins in the job.
   """
   done = os.path.join(job.work, f'{job.name}.json')
   if storage.exists(done):

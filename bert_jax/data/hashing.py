@@ -16,8 +16,7 @@ def mix(*parts) -> np.ndarray:
   """Returns uint64 hashes of integers, broadcast against each other.
 
   Each part is mixed in with splitmix64's finaliser (Steele et al., 2014, "Fast
-  splittable pseudorandom number generators"), which passes the usual
-  statistical batteries.
+  splittable pseudorandom number generators").
   """
   return functools.reduce(mix_in, parts, np.zeros((1,), np.uint64))
 
@@ -67,14 +66,10 @@ def permute(index: np.ndarray, key: np.ndarray, size: int) -> np.ndarray:
 
 
 def find_records(seed: int, rows: np.ndarray, size: int):
-  """Returns the record that each row of training reads.
+  """Returns (record, epoch) that each row of training reads, int64 [B] each.
 
-  Args:
-    rows: [B] row numbers, counted from the beginning of training.
-
-  Returns:
-    (record, epoch), int64 [B] each. Every epoch has each record once, in a new
-    order.
+  Every epoch has each record once, in a new order; `rows`, [B], are counted from
+  the beginning of training.
   """
   epoch, index = np.divmod(np.asarray(rows, np.int64), size)
   return permute(index, mix(seed, epoch), size), epoch

@@ -57,11 +57,7 @@ def draw(digest: bytes) -> float:
 
 
 def find_bound(input_size: int, share: float) -> float:
-  """Returns the draw below which a part may be held out.
-
-  Such parts are stored separately, so that not all text is read twice. An
-  `input_size` of 1 is unknown.
-  """
+  """Returns the draw below which a part may be held out, and is stored apart."""
   return 1.0 if input_size <= _SMALL else min(1.0, 2 * share)
 
 

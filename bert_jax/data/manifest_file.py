@@ -123,11 +123,7 @@ def get_constant_nsp(manifest: dict, length: int) -> float:
 
 
 def list_warnings(manifest: dict, words: Sequence[str]) -> list[str]:
-  """Returns lines for the terminal on text that may have been misread.
-
-  Args:
-    words: the vocabulary.
-  """
+  """Returns lines for the terminal on text that the vocabulary misreads."""
   recipe = manifest['recipe']
   lines = warn_of_invalid(manifest['cleaned'], manifest['inputs'])
   if not name_language(manifest, words):
@@ -282,10 +278,7 @@ def check_recipe(old: dict, new: dict, directory: str):
 
 
 def check_inputs(old: Sequence[dict], paths: dict[str, int], directory: str):
-  """Raises errors.UserError if input files changed since the data was made.
-
-  `paths`, the files that the inputs name now, is {} if they were deleted.
-  """
+  """Raises errors.UserError if input files changed; {} if they were deleted."""
   was = {f['path']: f['bytes'] for i in old for f in i['files']}
   changed = [
     f'bytes of {path}: {was.get(path, "none")}, now {paths.get(path, "none")}'

@@ -143,14 +143,9 @@ def predict_next_tokens(
 ) -> dict[str, np.ndarray]:
   """Makes the next token the label of every position (left-to-right LM).
 
-  Args:
-    reverse: whether the model reads from right to left, so that position i + 1
-      predicts the token at i.
-
-  Returns:
-    The batch with `masked_lm_positions`, `masked_lm_ids`, `masked_lm_weights`
-    [B, S - 1]: position i predicts the token at i + 1 unless that is padding
-    or the [CLS] of another pair.
+  Position i predicts the token at i + 1 unless that is padding or the [CLS] of
+  another pair; if `reverse`, i + 1 predicts the token at i. The arrays that are
+  added are those of `mask_tokens`, [B, S - 1].
   """
   ids = batch['input_ids']
   same = batch['input_mask'][:, 1:] > 0
@@ -187,8 +182,7 @@ def _pairs(batch, keys, rate, max_predictions, vocab_size, special) -> _Pairs:
 def _shuffle(pairs: _Pairs, shape, start):
   """Shuffles, within each pair, the cells where `start` [T] is true.
 
-  Returns:
-    (cells, grouped by pair; [M] cells per pair; [M] index of its first cell).
+  Returns cells, grouped by pair; cells per pair and index of its first cell, [M].
   """
   cell = np.flatnonzero(start)
   pair = pairs.pair[cell]
@@ -222,9 +216,7 @@ def _choose_tokens(pairs: _Pairs, shape) -> np.ndarray:
 def _choose_runs(pairs: _Pairs, shape, start, spans: bool) -> np.ndarray:
   """Chooses runs of words: of one word each or, if `spans`, of up to 10.
 
-  Returns:
-    [T] int: the first cell of a chosen cell's span or, without `spans`, each
-    chosen cell itself; -1 elsewhere.
+  Returns as `_choose_tokens`; of a span, the first cell in place of each.
   """
   word = np.cumsum(start) - 1  # [T]
   sizes = np.bincount(word[pairs.candidate])

@@ -91,8 +91,6 @@ def make_pairs(
   per document, and split at a random point. The second text is the part after
   it or, with probability 1/2 and always for a single sentence, text from a
   random other document of its pool; then the unused sentences are put back.
-  (Google's code tries ten times to find another document; here one is always
-  found.)
 
   Args:
     index: [M] indices of the documents to make pairs of; may repeat.

@@ -16,11 +16,7 @@ def pack(lengths: Sequence[int], room: int, most: int) -> list[list[int]]:
 
   Args:
     lengths: tokens of each pair, with [CLS] and two [SEP], from 1 to `room`.
-    most: maximum of pairs per row.
-
-  Returns:
-    Rows of indices into `lengths`; indices ascend within a row, and rows are
-    sorted by their first index.
+    most: maximum of pairs per row, which are indices into `lengths`, ascending.
 
   >>> pack([5, 3, 6, 2], room=8, most=3)
   [[0, 1], [2, 3]]
@@ -65,15 +61,13 @@ def lay_out(
   """Makes the features of rows, without the token ids of the texts.
 
   Args:
-    counts: [B] pairs per row.
+    counts: [B] pairs per row, at most N (`most`).
     sizes: [M, 2] tokens of both texts of each pair, row by row.
-    most: N, maximum of pairs per row.
     length: S, tokens per row.
 
   Returns:
-    (features, is_text, present): the features of a batch; bool [B, S], whose
-    True cells in row-major order are to be filled with the tokens of all texts;
-    and bool [B, N], whose True cells are the pairs.
+    The features; is_text, bool [B, S], whose True cells in row-major order are to
+    be filled with the tokens of all texts; present, bool [B, N], of the pairs.
   """
   present = np.arange(most) < counts[:, None]  # [B, N]
   size = np.zeros(present.shape, int)

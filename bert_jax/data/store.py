@@ -1,10 +1,8 @@
 """Prepared rows on disk: tokens once, and pairs as offsets into them.
 
-A shard has a file with the token ids of its documents, uint16 or, for a
-vocabulary of more than 65,536 entries, uint32. For each length it has a file of
-`PAIR`s, in the order of rows. If a row may hold several, the number of pairs
-before each row, and before the end, follow as uint64. All numbers are
-little-endian.
+A shard has a file with the token ids of its documents, `choose_id_type`. For
+each length it has a file of `PAIR`s, in the order of rows. If a row may hold
+several, the number of pairs before each row, and before the end, follow as uint64.
 
 The manifest has the CRC-32C of each block of a file. A block is compared when it
 is first read, so opening reads nothing, and no damage is trained on.

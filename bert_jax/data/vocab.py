@@ -58,10 +58,7 @@ def make(
   beside: Sequence[str],
   runner: stages.Runner,
 ) -> str:
-  """Trains and writes a vocabulary; returns a report on its fit.
-
-  Work in progress is kept in `output`.partial.
-  """
+  """Trains and writes a vocabulary, by way of `output`.partial; returns a report."""
   others = {path: tokenizer.read_vocab(path) for path in beside}
   output = storage.resolve(output)
   partial = output + '.partial'

@@ -97,8 +97,7 @@ def _sort_by_count(counts: collections.Counter) -> list[tuple[str, int]]:
 def count_characters(counted: Counted) -> dict[str, int]:
   """Counts characters, separately at the start of words and within them.
 
-  A character that never starts a word counts as if it did once, because any
-  character may occur as a word.
+  At the start each counts once at least, because any may occur as a word.
   """
   counts = collections.Counter({c: 1 for word, _ in counted for c in word})
   for word, count in counted:

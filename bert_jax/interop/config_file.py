@@ -38,11 +38,9 @@ def to_config(
   activations: Mapping[str, str],
   **more: Any,
 ) -> bert_config.BertConfig:
-  """Makes a config from the content of a file.
+  """Makes a config from a file's content and `more`, which such files lack.
 
-  Args:
-    activations: {their name of an activation: our name}.
-    **more: fields of the config that such files do not have.
+  Names of `activations` are {theirs: ours}.
   """
   kind = theirs.get('hidden_act', 'missing')
   if kind not in tuple(activations):

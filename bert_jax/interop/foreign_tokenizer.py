@@ -1,6 +1,5 @@
 """Decides whether the tokenizer in a model's folder is exactly BERT's.
 
-With any other, text would be split into pieces that the model has not learnt.
 What the files declare is compared with BERT's first, then what a tokenizer.json
 does to texts.
 """
@@ -62,12 +61,7 @@ def refuse(directory: str, problem: str):
 def check_declared(
   directory: str, settings: Mapping[str, Any], fast: tokenizers.Tokenizer | None
 ):
-  """Raises errors.UserError if files of a folder name another tokenizer.
-
-  Args:
-    settings: of tokenizer_config.json and the small files beside it.
-    fast: of tokenizer.json, if there is one.
-  """
+  """Raises errors.UserError if files of a folder name another tokenizer."""
   for name, value, usual in _list_facts(settings, fast):
     if value not in usual:
       refuse(directory, f'its {name} is {value!r}, not {usual[0]!r}')
@@ -95,8 +89,7 @@ def _list_facts(settings, fast) -> Iterator[tuple[str, Any, tuple]]:
 def check_pieces(directory: str, kind: str, vocab: Sequence[str]):
   """Raises errors.UserError if no piece begins with ##.
 
-  A vocabulary may lack them if its class is BERT's, and if it has letters
-  alone, as of proteins.
+  Of BERT's class, or of letters alone, as of proteins, a vocabulary may lack them.
   """
   words = [x for x in vocab if len(x) > 1 and x not in SPECIAL]
   if kind not in _SAME and words and not any(x[:2] == '##' for x in words):

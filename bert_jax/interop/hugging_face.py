@@ -209,11 +209,7 @@ _NORM_EPSILON = 1e-12
 
 
 def read(directory: str) -> rename.LoadedModel:
-  """Reads a BERT, with the heads that it has, from a Hugging Face folder.
-
-  Nothing outside of the folder is read. What config.json does not say has the
-  defaults of BertConfig: dtype and the kind of initial distribution.
-  """
+  """Reads a BERT, with the heads that it has, and nothing outside of its folder."""
   for name in local_files.SMALL:
     local_files.find_small(directory, name)
   path = os.path.join(directory, 'config.json')

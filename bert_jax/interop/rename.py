@@ -1,9 +1,7 @@
 """Renames and reshapes BERT's parameters for Hugging Face and Google, and back.
 
-The values are the same in all formats. Hugging Face stores kernels transposed.
-Both store query, key and value as three arrays with all heads in one axis; here
-they are one array with a separate axis for heads. Letters for sizes are
-explained in `model/encoder.py`.
+Hugging Face stores kernels transposed. Both store query, key and value as three
+arrays with all heads in one axis; here they are one array with an axis for heads.
 """
 
 import re
@@ -152,7 +150,6 @@ def to_ours(
   """Converts tensors with the names of one side, the inverse of `to_theirs`.
 
   Args:
-    names: of the tensors.
     read: returns the tensor with a name; called only for those needed.
     side: 'hf' or 'google', whose optimizer slots are left over.
 

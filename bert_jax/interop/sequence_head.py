@@ -72,11 +72,7 @@ def read(
 ) -> classifier.Head | None:
   """Returns the head of a folder; None if it has none that we support.
 
-  We support heads for one or several classes, one number, or spans.
-
-  Args:
-    path: its config.json, for error messages; `theirs` is the content.
-    tensors: {their name: array}.
+  `theirs` is the content of `path`, its config.json.
   """
   tasks = [k for k, x in _CLASSES.items() if theirs.get('architectures') == [x]]
   if not tasks or list_names(tasks[0])[0] not in tensors:

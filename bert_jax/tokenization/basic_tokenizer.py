@@ -1,12 +1,9 @@
 """Splits text into words: cleans, lower-cases, strips accents, splits.
 
 The words are exactly what BasicTokenizer in google-research/bert finds, with
-the Unicode tables of the running Python. Google's code passes over the
-characters several times; here a table maps each character to its replacement,
-and the result is split at white space once.
-
-Google strips accents if and only if it lower-cases. For the other two
-combinations, the words are as Hugging Face's BertNormalizer leaves them.
+the Unicode tables of the running Python. Google strips accents if and only if it
+lower-cases. For the other two combinations, the words are as Hugging Face's
+BertNormalizer leaves them.
 """
 
 import re
@@ -16,13 +13,8 @@ from collections.abc import Sequence
 # CJK ideographs, each of which becomes a word. Not all of Chinese, Japanese and
 # Korean: kana and Hangul are only split by white space and by WordPiece.
 _CJK = (
-  (0x4E00, 0x9FFF),
-  (0x3400, 0x4DBF),
-  (0x20000, 0x2A6DF),
-  (0x2A700, 0x2B73F),
-  (0x2B740, 0x2B81F),
-  (0x2B820, 0x2CEAF),
-  (0xF900, 0xFAFF),
+  *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F)),
+  *((0x2B740, 0x2B81F), (0x2B820, 0x2CEAF), (0xF900, 0xFAFF)),
   (0x2F800, 0x2FA1F),
 )
 

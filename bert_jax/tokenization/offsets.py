@@ -1,7 +1,6 @@
 """Finds where in a text its pieces are.
 
-A piece is a part of a word that was cleaned, lower-cased and decomposed, so its
-own characters may not be found in the text: `cafe` is 'CAFÉ' there. Offsets
+A piece is a part of a word that was cleaned, lower-cased and decomposed. Offsets
 count characters of the original text, so text[begin:end] of several pieces is
 what a reader sees, with capitals, accents and spaces.
 """

@@ -84,38 +84,21 @@ class Tokenizer:
   def size(self) -> int:
     return len(self.vocab)
 
-  @property
-  def pad_id(self) -> int:
-    return self._index['[PAD]']
-
-  @property
-  def unk_id(self) -> int:
-    return self._index['[UNK]']
-
-  @property
-  def cls_id(self) -> int:
-    return self._index['[CLS]']
-
-  @property
-  def sep_id(self) -> int:
-    return self._index['[SEP]']
-
-  @property
-  def mask_id(self) -> int:
-    return self._index['[MASK]']
+  pad_id = property(lambda self: self._index['[PAD]'])
+  unk_id = property(lambda self: self._index['[UNK]'])
+  cls_id = property(lambda self: self._index['[CLS]'])
+  sep_id = property(lambda self: self._index['[SEP]'])
+  mask_id = property(lambda self: self._index['[MASK]'])
 
   @property
   def id_type(self) -> np.dtype:
     return choose_id_type(self.size)
 
   def packed(self, texts: Sequence[str]) -> list[bytes]:
-    """Returns the ids of each text as bytes, without special tokens.
+    """Returns the ids of each text, as bytes of `choose_id_type`.
 
     '[MASK]' in a text is split into three ordinary words, as in
     google-research/bert: text cannot put special tokens into training data.
-
-    Returns:
-      The ids of each text, little-endian `choose_id_type`; b'' without words.
     """
     if not self.added:
       return self._pack(texts)
@@ -171,14 +154,8 @@ class Tokenizer:
   def encode(self, text: str, pair: str | None = None) -> dict[str, list[int]]:
     """Returns the features of a text, or of a pair, for one model input.
 
-    Args:
-      text: becomes [CLS] text [SEP]; '[MASK]' and other special tokens in it
-        become the special tokens' ids. After '[MASK]##', the word goes on.
-      pair: a second text, which adds pair [SEP] as segment 1.
-
-    Returns:
-      input_ids, input_mask (1, since nothing is padded) and segment_ids, lists
-      of equal length.
+    '[MASK]' and other special tokens in the text become the special tokens' ids.
+    After '[MASK]##', the word goes on.
     """
     ids = [self.cls_id, *self._with_special(text), self.sep_id]
     first = len(ids)

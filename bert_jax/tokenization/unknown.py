@@ -19,14 +19,9 @@ _READ = 1000  # texts that are searched for the reason
 def examine(
   words: tokenizer.Tokenizer, ids: np.ndarray, texts: Sequence[str], name: str
 ) -> tuple[float, str]:
-  """Returns the share of unknown tokens, and a warning or ''.
+  """Returns the share of unknown tokens among the ids of texts, and a warning.
 
-  Args:
-    ids: of all texts; special tokens do not count.
-    name: of the texts.
-
-  Raises:
-    errors.UserError: if more than 30% are unknown.
+  Raises errors.UserError if it is more than 30 %.
   """
   frame = {words.cls_id, words.sep_id, words.pad_id, words.mask_id}
   ids = ids[~np.isin(ids, [*frame])]

@@ -94,10 +94,7 @@ class Words(dict):
 
 
 def _longest(pieces: Iterable[str]) -> dict[str, int]:
-  """Returns {first characters: length of the longest piece with them}.
-
-  The search for a match begins at this length, not at the end of the word.
-  """
+  """Returns {first characters: length of the longest piece with them}."""
   longest: dict[str, int] = {}
   for piece in pieces:
     if len(piece) > _HEAD:

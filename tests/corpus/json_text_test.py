@@ -1,5 +1,4 @@
 import collections
-import functools
 import io
 import json
 
@@ -13,12 +12,8 @@ _DOCUMENTS = [['One.', 'Two.'], [], ['Three.']]
 
 
 def _make(counts, layout='paragraphs'):
-  return functools.partial(
-    json_text.make_documents,
-    path='x.jsonl',
-    field='text',
-    layout=layout,
-    counts=counts,
+  return lambda value, place: json_text.make_documents(
+    value, f'x.jsonl, {place},', 'text', layout, counts
   )
 
 
