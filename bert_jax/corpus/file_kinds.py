@@ -8,7 +8,10 @@ from bert_jax import errors
 from bert_jax.corpus import clean, formats, mediawiki, text_files
 
 # What `recognise` returns; LINES have an object each.
-TEXT, PAGES, WIKITEXT, DUMP, LINES, JSON = range(6)
+TEXT, PAGES, WIKITEXT, DUMP, LINES, JSON, PARQUET, ARROW, ARROW_STREAM = range(
+  9
+)
+INDIVISIBLE = DUMP, JSON, ARROW, ARROW_STREAM
 
 _BLANK = b'\xef\xbb\xbf \t\r\n'  # with a byte order mark
 _MOST_BAD = 0.05  # of the bytes; prose in CP1252 has less
@@ -48,6 +51,11 @@ _EXTENSIONS = {
   **dict.fromkeys(('.doc', '.docx', '.pdf'), _OFFICE),
   **dict.fromkeys(('.tar', '.tgz'), _TAR),
 }
+_COLUMNS = {
+  b'PAR1': PARQUET,
+  b'ARROW1': ARROW,
+  rb'\xff{4}..\0\0': ARROW_STREAM,
+}
 _JSON = re.compile(
   rb'(\[\s*)?\{\s*("([^"\\\n]|\\.)*+"\s*:|\}\s*[\[{,\]]|\}\s*\Z)'
 )
@@ -62,6 +70,9 @@ def recognise(path: str, head: bytes) -> int:
   """
   if mediawiki.is_dump(head):
     return DUMP
+  for pattern, kind in _COLUMNS.items():
+    if re.match(pattern, head, re.S):
+      return kind
   refuse_not_text(path, head)
   extension = text_files.get_extension(path)
   if extension in _EXTENSIONS:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from bert_jax.corpus import (
+  columns,
   file_kinds,
   formats,
   json_text,
@@ -113,7 +114,7 @@ def _is_divisible(path: str, layout: str) -> bool:
   if kind == file_kinds.TEXT:
     # Of lines without line feeds, one range would be all.
     return layout != 'files' and b'\n' in head
-  return kind not in (file_kinds.DUMP, file_kinds.JSON)
+  return kind not in file_kinds.INDIVISIBLE
 
 
 def estimate_bytes(pieces: Iterable[Piece]) -> int:
@@ -207,6 +208,13 @@ def _parse(file, head, part: Range, layout, field, counts):
   kind = file_kinds.recognise(part.path, head)
   if kind == file_kinds.DUMP:
     return mediawiki.read_documents(file, counts)
+  if kind == file_kinds.PARQUET:
+    texts = columns.read_parquet(file, part.path, field, part.start, stop)
+    return columns.make_documents(texts, layout, counts)
+  if kind in (file_kinds.ARROW, file_kinds.ARROW_STREAM):
+    is_stream = kind == file_kinds.ARROW_STREAM
+    texts = columns.read_arrow(file, part.path, field, is_stream)
+    return columns.make_documents(texts, layout, counts)
 
   def make(value, place):
     place = f'{part.path}, {place},'

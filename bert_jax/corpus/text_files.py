@@ -18,11 +18,14 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from bert_jax import errors
-from bert_jax.runtime import storage
+from bert_jax.runtime import hub, storage
 
 _HEAD = 1 << 16  # bytes
 _ZSTD_BYTES = 1 << 12  # read at a time: these can decompress to 100 MB
 _LONGEST_LINE = 1 << 20  # bytes; longer ones come in parts
+# Of `datasets.save_to_disk`: a part, and what lists splits in a folder above.
+_SAVED = re.compile(r'(^|/)data-\d{5}-of-\d{5}\.arrow$')
+_SPLITS = 'dataset_dict.json'
 _AGAIN = 'correct that, then run the same command again.'
 
 
@@ -32,6 +35,8 @@ class Damaged(ValueError):
 
 def expand(given: str) -> list[str]:
   """Returns the sorted files that a path, a glob or a folder names."""
+  if given.startswith(hub.DATASET):
+    given = hub.pin(given)
   what = f'input {given!r} cannot be listed'
   advice = 'check the address and your permissions.'
   with errors.explaining(what, advice, (OSError, ValueError)):
@@ -47,10 +52,22 @@ def expand(given: str) -> list[str]:
 def list_sizes(given: str) -> dict[str, int]:
   """Returns {path: bytes} of the files that `expand` returns, in its order."""
   sizes = {}
-  for path in expand(given):
+  for path in _choose_parts(expand(given)):
     with errors.explaining(f'cannot read {path}'):  # such as a broken link
       sizes[path] = storage.get_size(path)
   return sizes
+
+
+def _choose_parts(paths: list[str]) -> list[str]:
+  """Leaves out what `datasets.save_to_disk` and caches write beside texts."""
+  parts = {x for x in paths if _SAVED.search(x)}
+  folders = {os.path.dirname(x) for x in parts}
+  above = {os.path.join(os.path.dirname(x), _SPLITS) for x in folders}
+  return [
+    x
+    for x in paths
+    if x in parts or os.path.dirname(x) not in folders and x not in above
+  ]
 
 
 def get_extension(path: str) -> str:

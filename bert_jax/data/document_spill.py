@@ -18,7 +18,7 @@ from bert_jax.corpus import sources, text_files
 from bert_jax.corpus.document import Document
 from bert_jax.data import heldout
 from bert_jax.data.recipe import Recipe
-from bert_jax.runtime import files, storage
+from bert_jax.runtime import files, hub, storage
 
 # digest, passes, source, part, parts, are_sentences, bytes
 _HEADER = struct.Struct('<16sHHHH?I')
@@ -116,7 +116,13 @@ def read(job: Job, recipe: Recipe) -> dict:
     'sources': found,
     'bins': bins,
     'files': [
-      [piece.source, r.path, r.size, text_files.compute_sha256(r.path)]
+      # A commit's bytes are known by it; they would be fetched once more.
+      [
+        piece.source,
+        r.path,
+        r.size,
+        None if hub.is_pinned(r.path) else text_files.compute_sha256(r.path),
+      ]
       for piece in job.pieces
       for r in piece.ranges
       if r.start == 0 and sources.is_file(r.path)

@@ -13,6 +13,7 @@ import os
 import time
 
 from bert_jax import errors
+from bert_jax.runtime import hub
 
 SCHEME = 'gs://'
 AT_ONCE = 8  # requests
@@ -33,6 +34,8 @@ def connect(path: str):
   with errors.explaining(package, install, ImportError):
     if path.startswith(SCHEME):
       _prepare()
+    if path.startswith(hub.DATASET):
+      hub.prepare()
     return fsspec.core.url_to_fs(path)
 
 

@@ -12,7 +12,7 @@ from bert_jax import errors
 from bert_jax.corpus import sources, text_files
 from bert_jax.data import manifest_file, stages, vocab_pieces
 from bert_jax.data.recipe import Recipe
-from bert_jax.runtime import disk, lock, process_pool, storage
+from bert_jax.runtime import disk, hub, lock, process_pool, storage
 from bert_jax.tokenization import tokenizer
 
 
@@ -111,8 +111,12 @@ def _check_unchanged(recipe, manifest: dict, directory: str):
         f'with, {manifest_file.vocab_path(directory)}; use another directory, or '
         'give that one.'
       )
-  paths = {}
+  # A commit of the hub stays as it is, even if there is no network now.
+  there = (f for given in manifest['inputs'] for f in given['files'])
+  paths = {f['path']: f['bytes'] for f in there if hub.is_pinned(f['path'])}
   for given in filter(sources.is_file, recipe.inputs):
+    if given.startswith(hub.DATASET):
+      continue
     with contextlib.suppress(errors.UserError):  # it may be deleted
       paths.update(text_files.list_sizes(given))
   manifest_file.check_inputs(manifest['inputs'], paths, directory)

@@ -1,0 +1,90 @@
+"""Finds datasets on the Hugging Face hub, by a commit, which never changes."""
+
+import contextlib
+import functools
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from bert_jax import errors
+
+DATASET = 'hf://'
+_PAUSES = 1, 2, 5, 10, 20, 40  # seconds
+_COMMIT = re.compile(r'[0-9a-f]{40}')
+_ID = r'(?P<id>[\w.-]+/[\w.-]+)'
+_DATASET = re.compile(
+  rf'hf://datasets/{_ID}(?:@(?P<revision>refs/[\w-]+/[\w.-]+|[^/]+))?/(?P<files>.+)'
+)
+
+
+def pin(given: str) -> str:
+  """Returns the address of a dataset's files with the commit in its revision.
+
+  So all processes read the same bytes, whatever is uploaded meanwhile.
+
+  Args:
+    given: hf://datasets/OWNER/NAME[@REVISION]/FILES.
+  """
+  match = _DATASET.fullmatch(given)
+  if not match:
+    raise errors.UserError(
+      f'input {given!r} is not of the form hf://datasets/OWNER/NAME/FILES or '
+      'hf://datasets/OWNER/NAME@REVISION/FILES; name files, such as *.parquet.'
+    )
+  if is_pinned(given):
+    return given
+  import huggingface_hub
+
+  name, revision, files = match.group('id', 'revision', 'files')
+  with explaining(f'input {given!r} cannot be found'):
+    about = _ask(huggingface_hub.HfApi().dataset_info, name, revision=revision)
+  return f'hf://datasets/{name}@{about.sha}/{files}'
+
+
+def is_pinned(path: str) -> bool:
+  """Returns whether a path is that of a file in a dataset's commit."""
+  match = _DATASET.fullmatch(path)
+  return bool(match and _COMMIT.fullmatch(match['revision'] or ''))
+
+
+@functools.cache
+def prepare():
+  """Makes fsspec's hf:// as patient about revisions as it is about bytes."""
+  import fsspec
+  import huggingface_hub
+
+  class Patient(huggingface_hub.HfFileSystem):
+    def resolve_path(self, *args, **options):
+      return _ask(super().resolve_path, *args, **options)
+
+  fsspec.register_implementation('hf', Patient, clobber=True)
+
+
+def _ask(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+  """Calls a function of the library, again if the hub is busy or away."""
+  for pause in (*_PAUSES, None):
+    try:
+      return call(*args, **options)
+    except OSError as error:  # as all errors of the hub's answers
+      code = getattr(getattr(error, 'response', None), 'status_code', 0)
+      if pause is None or code not in (429, 500, 502, 503, 504):
+        raise
+    time.sleep(pause)
+
+
+@contextlib.contextmanager
+def explaining(what: str) -> Iterator[None]:
+  """Turns errors of the hub's library into one line."""
+  import huggingface_hub.errors as theirs
+
+  try:
+    yield
+  except (
+    theirs.RepositoryNotFoundError,
+    theirs.RevisionNotFoundError,
+  ) as error:
+    raise errors.UserError(
+      f'{what}: {errors.first_line(error)}; check the name and, of one that is '
+      'private or gated, accept its terms on its page and log in by: hf auth login'
+    ) from error
