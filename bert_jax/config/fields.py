@@ -144,6 +144,12 @@ FIELDS: dict[str, Field] = {
     Range(above=0, most=1000),
     example=(1.0, 2.5),
   ),
+  'data.size_power': Field(
+    1.0,
+    'power of its size by which an input is used, beside weights: 0.7 or 0.3 as '
+    'languages are mixed, so that small ones count for more',
+    Range(0, 1),
+  ),
   'data.layout': Field(
     'paragraphs',
     'layout of plain text; paragraphs, sentences: one per line, blank lines '

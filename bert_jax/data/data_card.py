@@ -27,14 +27,18 @@ def make_card(manifest: dict, examples: Sequence[str]) -> str:
 def describe_text(manifest: dict) -> str:
   """Returns what the data were made of: tables of inputs and of facts."""
   head = 'input', 'weight', 'files', 'documents', 'bytes of text'
-  weights = manifest['recipe']['weights'] or [1.0] * len(manifest['inputs'])
   rows = [
     (
       f'`{cards.name_paths(x["input"])}`',
-      *(weight, len(x['files']), x['documents'], x['text_bytes']),
+      *(
+        round(x['weight'], 3),
+        len(x['files']),
+        x['documents'],
+        x['text_bytes'],
+      ),
       *(x['train']['tokens'], x['heldout']['tokens'], x['heldout']['parts']),
     )
-    for x, weight in zip(manifest['inputs'], weights, strict=True)
+    for x in manifest['inputs']
   ]
   head += 'training tokens', 'tokens held out', 'parts held out'
   facts = {name: manifest[name] for name in _FACTS}

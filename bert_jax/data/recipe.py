@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import typing
+from collections.abc import Sequence
 
 from bert_jax import errors
 from bert_jax.runtime import files, storage
@@ -38,14 +39,15 @@ class Recipe:
   heldout: float
   shards: int
   seed: int
+  size_power: float = 1.0
   added: tuple = ()  # the words that are kept whole, `tokenizer.AddedWord`
 
   def to_dict(self) -> dict:
+    usual = {x.name: x.default for x in dataclasses.fields(self)}
+    given = dataclasses.asdict(self).items()
+    differing = {name: x for name, x in given if x != usual[name]}
     # Through JSON, so that the dict equals one that was read from a file.
-    fields = dataclasses.asdict(self)
-    if not self.added:
-      del fields['added']
-    return json.loads(json.dumps(fields))
+    return json.loads(json.dumps(differing))
 
 
 def make_recipe(config: config_dict.ConfigDict) -> Recipe:
@@ -96,9 +98,32 @@ def check_inputs(data: config_dict.ConfigDict):
       f'weights={weights} are {len(weights)}, but there are {len(inputs)} '
       'inputs; give one for each, or none.'
     )
-  most = data.passes * max(weights, default=1)
+  _check_passes(data.passes, weights)
+
+
+def weigh_by_size(recipe: Recipe, sizes: Sequence[int]) -> Recipe:
+  """Returns a recipe whose weights include a power of the inputs' sizes.
+
+  Shares are those of XLM-R (arXiv 1911.02116), and all the text is used as often
+  as without the power, on average.
+
+  Args:
+    sizes: about how many bytes of text each input has.
+  """
+  if recipe.size_power == 1:
+    return recipe
+  scale = sum(sizes) / sum(x**recipe.size_power for x in sizes)
+  powers = (scale * max(x, 1) ** (recipe.size_power - 1) for x in sizes)
+  given = recipe.weights or (1.0,) * len(sizes)
+  weights = tuple(a * b for a, b in zip(given, powers, strict=True))
+  _check_passes(recipe.passes, weights)
+  return dataclasses.replace(recipe, weights=weights)
+
+
+def _check_passes(passes: int, weights: Sequence[float]):
+  most = passes * max(weights, default=1)
   if most > _MOST_PASSES:
     raise errors.UserError(
-      f'passes={data.passes} with weights={weights} are {most:g} passes over a '
+      f'passes={passes} with weights={weights} are {most:g} passes over a '
       f'document; give at most {_MOST_PASSES}.'
     )

@@ -23,7 +23,7 @@ from bert_jax.data import (
   store,
   vocab_pieces,
 )
-from bert_jax.data.recipe import Recipe
+from bert_jax.data.recipe import Recipe, weigh_by_size
 from bert_jax.runtime import copies, files, progress, storage
 from bert_jax.tokenization import tokenizer
 
@@ -110,6 +110,7 @@ def read(recipe: Recipe, partial: str, runner: Runner) -> Text:
   jobs = _read_jobs(recipe, pieces, work)
   _open_partial(work, recipe, words, pieces)
   recipe = _with_shards(recipe, pieces)
+  recipe = weigh_by_size(recipe, _estimate(recipe, pieces))
   results = _run(runner, document_spill.read, jobs, recipe, 'reading')
   inputs, counts = _sum_up(recipe, results)
   held_out = [
@@ -148,11 +149,16 @@ def _with_shards(recipe, pieces: Sequence[sources.Piece]) -> Recipe:
   return dataclasses.replace(recipe, shards=count)
 
 
-def _read_jobs(recipe, pieces: Sequence[sources.Piece], work: str):
-  sizes = [
+def _estimate(recipe, pieces: Sequence[sources.Piece]) -> list[int]:
+  """Returns about how many bytes of text each input has."""
+  return [
     sources.estimate_bytes([piece for piece in pieces if piece.source == k])
     for k in range(len(recipe.inputs))
   ]
+
+
+def _read_jobs(recipe, pieces: Sequence[sources.Piece], work: str):
+  sizes = _estimate(recipe, pieces)
   if recipe.max_documents:
     sizes = [1] * len(sizes)  # unknown, since they are not read to their end
   part_sizes = tuple(map(heldout.choose_part_size, sizes))
@@ -194,9 +200,10 @@ def _find_time(path: str) -> float:
 
 def _sum_up(recipe, results: Sequence[dict]) -> tuple[list[dict], dict]:
   """Returns the `inputs` and `counts` of a `Text`; raises if it has none."""
+  weights = recipe.weights or (1.0,) * len(recipe.inputs)
   inputs = [
-    {'input': given, 'documents': 0, 'text_bytes': 0, 'files': []}
-    for given in recipe.inputs
+    {'input': x, 'weight': weight, 'documents': 0, 'text_bytes': 0, 'files': []}
+    for x, weight in zip(recipe.inputs, weights, strict=True)
   ]
   counts: collections.Counter[str] = collections.Counter()
   invalid: collections.Counter[str] = collections.Counter()

@@ -1,11 +1,12 @@
 """Tests of how a config becomes a recipe."""
 
+import dataclasses
 import json
 
 import pytest
 
 from bert_jax import config, errors
-from bert_jax.data.recipe import make_recipe
+from bert_jax.data.recipe import make_recipe, weigh_by_size
 from tests.data import preparation
 
 
@@ -41,3 +42,18 @@ def test_every_field_of_a_config_reaches_the_recipe():
   assert (made.pop('weights'), made.pop('strip_accents')) == ([1.0, 2.5], None)
   assert made.pop('seed') == c.seed
   assert made == {name: c.data[name] for name in made} and made['pack'] == 3
+
+
+def test_sizes_count_by_their_power_and_all_text_as_often_as_before():
+  recipe = preparation.make_recipe('a', inputs=('a', 'b'), passes=5)
+  assert weigh_by_size(recipe, [1, 8]) is recipe
+  assert 'size_power' not in recipe.to_dict()
+  some = dataclasses.replace(recipe, size_power=1 / 3)
+  # The cube root of 8 is 2, so that 9 bytes are shared as 1 to 2.
+  weights = weigh_by_size(some, [1, 8]).weights
+  assert weights == pytest.approx((3, 6 / 8))
+  some = dataclasses.replace(some, weights=(2.0, 1.0))
+  weights = weigh_by_size(some, [1, 8]).weights
+  assert weights == pytest.approx((6, 6 / 8))
+  with pytest.raises(errors.UserError, match='give at most 65535'):
+    weigh_by_size(some, [1, 10**9])

@@ -26,7 +26,7 @@ from bert_jax.runtime import cli, storage
 from bert_jax.tokenization import tokenizer
 
 _SAME_NAMES = (
-  'input weights vocab layout language field min_chars strip_accents passes '
+  'input weights size_power vocab layout language field min_chars strip_accents passes '
   'short_seq_prob pack negatives heldout shards workers'
 )
 _FIELDS = {
