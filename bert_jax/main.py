@@ -57,7 +57,7 @@ def _claim(task, config, workdir, stack):
   from bert_jax.workdir import claim, status
 
   if not distributed.is_first():
-    return status.NOTHING
+    return status.Status()
   stack.enter_context(claim.claim(workdir, config))
   fit.check_disk(config, task.make_objective(config), workdir)
   phases = config.phases.steps
@@ -83,8 +83,6 @@ def _prepare(task, config, workdir, status):
     status.note(steps=sum(config.phases.steps))
     if config.data.dir:
       claim.keep(workdir, config.data.dir)
-  if untested := agreement.describe_untested():
-    print(untested)
   # Only now, after all checks of what the user gave.
   where = f'all of the config: {paths.config(workdir)}'
   print(f'not the default, of what decides the result ({where}):')

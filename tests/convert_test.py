@@ -8,11 +8,11 @@ import re
 import numpy as np
 import pytest
 from absl import flags
+from emulator import upload
 
 from bert_jax import convert, errors
 from bert_jax.inference import source
 from bert_jax.interop import hugging_face, rename
-from bert_jax.runtime import copies
 from bert_jax.weight_files import tf_checkpoint
 from tests import commands, models
 from tests.model import precision_test
@@ -46,8 +46,8 @@ def test_a_folder_of_google_becomes_hugging_faces(tmp_path):
 
 @pytest.mark.slow
 def test_models_are_read_from_a_bucket_and_written_to_it(tmp_path, remote):
-  with copies.publishing(remote) as folder:
-    tf_files.write_model(os.path.join(folder, 'google'), models.make_params())
+  tf_files.write_model(str(tmp_path / 'google'), models.make_params())
+  upload(str(tmp_path / 'google'), f'{remote}/google')
   first = models.export_to(tmp_path / 'first')
   for name in ('google', 'google/bert_model.ckpt'):
     run_main(f'{remote}/{name}', f'{remote}/hf')

@@ -125,8 +125,10 @@ def parse(text: str, slices: int = 1) -> Topology:
     chip, bounds = _CLOUD.get(name, ('', ()))
   found = _grid(chip, bounds, slices)
   if found is None:
+    near = difflib.get_close_matches(name, list_names(), 3, cutoff=0.5)
     raise errors.UserError(
-      f'--topology={text} does not exist; did you mean {_near(name)}?'
+      f'--topology={text} does not exist; did you mean '
+      f'{" or ".join(near or ["v5e:4x4", "v4-32", "h100:8"])}?'
     )
   return found
 
@@ -173,24 +175,3 @@ def _grid(name, bounds, slices) -> Topology | None:
   return Topology(
     f'{name}:{text}', chip, bounds, slices, hosts * slices, options
   )
-
-
-def _near(name) -> str:
-  """Suggests names of similar size or, if there are none, similar spelling."""
-  kind, *size = re.split(r'[:-]', name, maxsplit=1)
-  for chip, family in _FAMILIES.items():
-    if kind not in (chip, family.cloud):
-      continue
-    numbers = [int(n) for n in re.findall(r'\d+', ' '.join(size))]
-    wanted = math.prod(numbers)
-    if ':' not in name:
-      wanted /= family.cores
-    near = sorted(family.bounds, key=lambda n: abs(n - wanted))[:2]
-    return ' or '.join(
-      f'{chip}:{"x".join(map(str, family.bounds[n]))} '
-      f'({family.cloud}-{n * family.cores})'
-      for n in near
-    )
-  near = difflib.get_close_matches(name, list_names(), 3, cutoff=0.5)
-  examples = ['v5e:4x4', 'v4-32', 'h100:8']
-  return ' or '.join(near or examples)

@@ -5,7 +5,6 @@ import hashlib
 import importlib.metadata
 import json
 import pathlib
-import re
 
 import jax
 import numpy as np
@@ -14,9 +13,6 @@ from jax.experimental import multihost_utils
 import bert_jax
 from bert_jax import errors
 
-# The newest versions with which continuous integration has passed.
-TESTED = {'jax': (0, 12), 'libtpu': (0, 0, 50)}
-
 
 def get_versions() -> dict[str, str]:
   """Returns the versions of jax and, if installed, libtpu."""
@@ -24,17 +20,6 @@ def get_versions() -> dict[str, str]:
   with contextlib.suppress(importlib.metadata.PackageNotFoundError):
     found['libtpu'] = importlib.metadata.version('libtpu')
   return found
-
-
-def describe_untested() -> str | None:
-  """Says which versions are newer than `TESTED`; None if there are none."""
-  found = []
-  for name, version in get_versions().items():
-    numbers = map(int, re.findall(r'\d+', version)[: len(TESTED[name])])
-    if tuple(numbers) > TESTED[name]:
-      known = '.'.join(map(str, TESTED[name]))
-      found.append(f'{name} {version} (only up to {known})')
-  return f'not tested with {", ".join(found)}' if found else None
 
 
 def hash_code() -> dict[str, str]:

@@ -78,16 +78,16 @@ def _connect(coordinator, num_processes, process_id):
 
 def _train_alone():
   """Prints that there are no other hosts, after asking the chips."""
+  three = '--coordinator, --num_processes and --process_id (docs/hosts.md)'
   if jax.process_count() > 1:
     raise errors.UserError(
       f'this TPU belongs to a slice of {jax.process_count()} hosts, but no '
-      'metadata server names them; start again, or give --coordinator, '
-      '--num_processes and --process_id (docs/hosts.md).'
+      f'metadata server names them; start again, or give {three}.'
     )
   print(
     'found no metadata server and no list of other TPU hosts: training on this '
-    'host alone. For several hosts give --coordinator, --num_processes and '
-    '--process_id (docs/hosts.md); --num_processes=1 skips this search.'
+    f'host alone. For several hosts give {three}; --num_processes=1 skips this '
+    'search.'
   )
 
 
@@ -113,19 +113,15 @@ def _knows_no_hosts(error: Exception) -> bool:
 
 
 def _check_given(coordinator, num_processes, process_id):
-  if None in (coordinator, num_processes, process_id):
+  if (
+    None in (coordinator, num_processes, process_id)
+    or not coordinator.rpartition(':')[2].isdecimal()
+    or not 0 <= process_id < num_processes
+  ):
     raise errors.UserError(
       f'--coordinator={coordinator} --num_processes={num_processes} '
-      f'--process_id={process_id}: give all three, or none for one process.'
-    )
-  if not coordinator.rpartition(':')[2].isdecimal():
-    raise errors.UserError(
-      f'--coordinator={coordinator} must be HOST:PORT of process 0.'
-    )
-  if not 0 <= process_id < num_processes:
-    raise errors.UserError(
-      f'--process_id={process_id} must be at least 0 and below '
-      f'--num_processes={num_processes}.'
+      f'--process_id={process_id}: give HOST:PORT of process 0, how many there '
+      'are, and which this is, from 0; or none of them for one process.'
     )
 
 

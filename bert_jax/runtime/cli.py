@@ -125,8 +125,7 @@ def _parse_flags(argv, fields: Mapping[str, str]):
       message += f'; did you mean {_join_flags(full)}?'
     raise errors.UserError(f'{message} See --help.') from error
   except (flags.Error, errors.UserError) as error:
-    message = _list_missing(error) or _gist(error)
-    raise errors.UserError(f'{message} See --help.') from error
+    raise errors.UserError(f'{_gist(error)} See --help.') from error
   except Exception as error:
     if getattr(error, 'name', '') == 'get_config':
       raise errors.UserError(
@@ -200,18 +199,6 @@ def _is_from_config_file(error: BaseException) -> bool:
     'ConfigFile' in frame.f_code.co_qualname  # the parser of ml_collections
     for frame, _ in traceback.walk_tb(error.__traceback__)
   )
-
-
-def _list_missing(error: BaseException) -> str:
-  """Says which required flags are missing; '' if the error is another one."""
-  names = re.findall(r'--(\w+) must have a value other than None', str(error))
-  # What the flag is, without details and examples.
-  end = r'[:;.]( |$)|, e\.g\. '
-  helps = (re.split(end, flags.FLAGS[name].help)[0] for name in names)
-  texts = (
-    f'--{name} ({text})' for name, text in zip(names, helps, strict=True)
-  )
-  return f'missing: {"; ".join(texts)}.' if names else ''
 
 
 def _gist(error: BaseException) -> str:

@@ -41,25 +41,6 @@ def local_copy(path: str, names: Sequence[str] | None = None):
       raise errors.UserError(str(error).replace(here, path)) from error
 
 
-@contextlib.contextmanager
-def publishing(path: str):
-  """Yields a local folder; on exit, all below it is at `path`, too.
-
-  For programs that write to local folders only. A local path, which is created,
-  is yielded as it is.
-  """
-  if not storage.is_remote(path):
-    os.makedirs(path, exist_ok=True)
-    yield path
-    return
-  with tempfile.TemporaryDirectory(prefix='bert_jax.') as folder:
-    yield folder
-    for found, _, names in os.walk(folder):
-      for name in names:
-        local = os.path.join(found, name)
-        storage.upload(local, f'{path}/{os.path.relpath(local, folder)}')
-
-
 def check_room(size: int, folder: str):
   """Raises errors.UserError unless that many bytes fit into a local folder."""
   free = shutil.disk_usage(folder).free

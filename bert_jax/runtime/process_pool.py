@@ -37,13 +37,29 @@ def _read_quota() -> float:
   return math.inf
 
 
-def make_pool(count: int) -> futures.ProcessPoolExecutor:
-  """Returns a pool of `count` processes, which end with it or with this one."""
+def make_pool(
+  count: int, held: Callable | None = None
+) -> futures.ProcessPoolExecutor:
+  """Returns a pool of `count` processes, which end with it or with this one.
+
+  Each gets a copy of `held` when it starts, for `call_held`.
+  """
   # Not fork: the parent may hold threads of other libraries.
   context = multiprocessing.get_context('spawn')
   return futures.ProcessPoolExecutor(
-    count, context, initializer=_start, initargs=(os.getpid(),)
+    count, context, initializer=_start, initargs=(os.getpid(), held)
   )
+
+
+def call_held(*args):
+  """Calls what `make_pool` was given, in a process of that pool."""
+  return _held(*args)
+
+
+def terminate(pool: futures.ProcessPoolExecutor):
+  """Ends the processes of a pool amid their work."""
+  for process in [*(pool._processes or {}).values()]:
+    process.terminate()
 
 
 def run(fn: Callable, jobs: Sequence[tuple], count: int) -> Iterator:
@@ -65,12 +81,16 @@ def run_in(
       'lower and run the same command again: finished work is kept.',
     ) from None
   except BaseException:
-    for process in multiprocessing.active_children():
-      process.terminate()
+    terminate(pool)
     raise
 
 
-def _start(parent: int):
+_held: Callable | None = None  # of this process of a pool
+
+
+def _start(parent: int, held: Callable | None):
+  global _held
+  _held = held
   leave_signals_to_parent()
   end_with(parent)  # for which a pool's workers would wait forever
 

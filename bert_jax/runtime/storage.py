@@ -216,7 +216,7 @@ def write(path: str, content: bytes, synced: bool = True):
   """Writes a small file, see `replacing`; an object needs no local disk."""
   if is_remote(path):
     with bucket.using(path) as (filesystem, name):
-      filesystem.pipe_file(name, content)
+      filesystem.pipe_file(name, content, chunksize=_CHUNK)
     return
   with replacing(path, synced) as new, open(new, 'wb') as file:
     file.write(content)

@@ -20,7 +20,7 @@ from bert_jax.train.meter import Meter
 from bert_jax.train.run import Profile, Run, Stop
 from bert_jax.train.task import Objective, Task, list_phases
 from bert_jax.workdir import checkpoint, claim, log, paths
-from bert_jax.workdir.status import NOTHING, Nothing, Status
+from bert_jax.workdir.status import Status
 
 
 def check_devices(config: config_dict.ConfigDict):
@@ -54,7 +54,7 @@ def fit(
   config: config_dict.ConfigDict,
   task: Task,
   workdir: str,
-  status: Status | Nothing = NOTHING,
+  status: Status | None = None,
 ) -> tuple[Any, dict[str, Any], int]:
   """Trains, or continues from the newest undamaged checkpoint.
 
@@ -70,6 +70,7 @@ def fit(
   Raises:
     errors.Interrupted: after SIGINT or SIGTERM, with the state saved.
   """
+  status = status or Status()
   check_devices(config)
   mesh = device_mesh.make_mesh(config.mesh.model)
   listed = programs.list_start(config, task.objective(config), mesh)

@@ -90,7 +90,7 @@ class Meter:
     self,
     log: log.Log | log.Nothing,
     bar: progress.Progress,
-    status: status.Status | status.Nothing,
+    status: status.Status,
     every: int,
     steps: int,
     task: Task,

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from bert_jax import errors
 from bert_jax.parallel import distributed
-from bert_jax.runtime import copies, hang, progress, signals
+from bert_jax.runtime import hang, progress, signals, storage
 from bert_jax.train.meter import Meter
 from bert_jax.train.task import Objective, Task
 from bert_jax.workdir import log, paths, status
@@ -115,7 +115,9 @@ class Profile:
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0  # each call of Python would slow the loop
     with self._meter.paused(), self._reported():
-      folder = self._files.enter_context(copies.publishing(self._directory))
+      storage.make_folder(self._directory)
+      mirror = contextlib.closing(log.Mirror(self._directory))
+      folder = self._files.enter_context(mirror).folder
       jax.profiler.start_trace(folder, profiler_options=options)
     self._tracing = True
 
@@ -136,7 +138,7 @@ class Profile:
 
   def __exit__(self, kind, *exc):
     if self._tracing:  # an error is being raised, which must not be replaced
-      with contextlib.suppress(errors.UserError):
+      with contextlib.suppress(errors.UserError, OSError):
         self._stop()
     elif self._updates and kind is None:
       self._bar.write(
@@ -167,7 +169,7 @@ class Run:
   log: log.Log | log.Nothing
   bar: progress.Progress
   meter: Meter
-  status: status.Status | status.Nothing
+  status: status.Status
   profile: Profile
 
   def must_save(self) -> bool:

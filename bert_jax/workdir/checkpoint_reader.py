@@ -42,8 +42,6 @@ def read(
   """
   drop_noise()
   directory = storage.resolve(directory)
-  if not storage.exists(directory):
-    raise errors.UserError(f'{directory} does not exist; train first.')
   steps = list_steps(directory)
   if step is not None and step not in steps:
     raise errors.UserError(
@@ -55,16 +53,12 @@ def read(
     [s for s in steps if s == step or (step is None and s <= most)],
     lambda step: _read_params(os.path.join(directory, str(step)), step),
   )
-  if found is None and not problems:
-    before = f' of step {latest} or before' if latest is not None else ''
-    raise errors.UserError(
-      f'{directory} holds no checkpoint{before}; train first.'
-    )
   if found is None:
+    before = f' of step {latest} or before' if latest is not None else ''
+    bad = f' ({integrity.describe(problems)})' if problems else ''
     raise errors.UserError(
-      f'no checkpoint read in {directory} is sound: '
-      f'{integrity.describe(problems)}. Restore one from a copy or choose '
-      'another step.'
+      f'{directory} holds no sound checkpoint{before}{bad}; train first, restore '
+      'one from a copy, or choose another step.'
     )
   return found
 

@@ -78,8 +78,7 @@ def claim(workdir: str, config: config_dict.ConfigDict):
   another process has locked it, it raises errors.UserError.
   """
   make_folder(workdir)
-  path, sign = os.path.join(workdir, '.lock'), paths.status(workdir)
-  with lock.exclusive(path, sign=sign):
+  with lock.exclusive(os.path.join(workdir, '.lock')):
     disk.remove_unfinished(workdir)
     if is_final(workdir):
       check_config(workdir)
@@ -93,12 +92,7 @@ def make_folder(workdir: str):
   """Makes a working directory; raises errors.UserError if it cannot."""
   what = f'cannot make --workdir={workdir}'
   with errors.explaining(what, 'name another folder.'):
-    try:
-      storage.make_folder(workdir)
-    except FileExistsError:
-      raise errors.UserError(
-        f'--workdir={workdir} is a file; name a folder.'
-      ) from None
+    storage.make_folder(workdir)
 
 
 def has_begun(workdir: str) -> bool:
@@ -169,10 +163,7 @@ def keep(workdir: str, directory: str):
   """
   for name in ('vocab.txt', 'manifest.json'):
     path = os.path.join(workdir, name)
-    if storage.exists(path) and has_begun(workdir):
-      continue
-    what = f'cannot copy {name} from {directory} to {workdir}'
-    with errors.explaining(what, 'then run the same command again.'):
+    if not (storage.exists(path) and has_begun(workdir)):
       storage.write(path, storage.read(os.path.join(directory, name)))
 
 

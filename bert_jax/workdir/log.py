@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -18,70 +17,58 @@ _SECONDS = 60.0  # between uploads
 
 
 class Mirror:
-  """A folder for the files of a working directory that are appended to.
+  """A folder for files that are appended to, which a bucket cannot.
 
-  A bucket cannot append. The files are written to a local folder, and uploaded
-  whole if they have changed: every minute, and whenever a checkpoint is about
-  to be saved, so that a run that resumes from it finds all rows before it. A
-  local folder is used as it is.
+  The files are written to a local folder, and uploaded whole if they have changed:
+  every minute, and whenever a checkpoint is about to be saved, so that a run that
+  resumes from it finds all rows before it. A local folder is used as it is.
+
+  Args:
+    names: files that may be there already.
 
   Attributes:
     folder: local path to write to.
   """
 
-  def __init__(self, workdir: str):
-    self.folder, self._url = workdir, None
-    if not storage.is_remote(workdir):
-      return
-    self._url = workdir
-    self._temporary = tempfile.TemporaryDirectory(prefix='bert_jax.')
-    self.folder = self._temporary.name
+  def __init__(self, path: str, names: Sequence[str] = ()):
+    self.folder, self._path = path, path
     self._copied: dict[str, tuple[int, int]] = {}
     self._lock = threading.Lock()
-    # After a failure the run goes on: the next checkpoint waits for the files.
-    self._thread = contextlib.ExitStack()
-    self._thread.enter_context(periodic.calling(self.flush, _SECONDS))
-
-  def fetch(self, name: str):
-    """Copies a file from the bucket, if it is there."""
-    if self._url is None:
-      return
-    # Otherwise the thread might upload a partial copy.
-    with self._lock, contextlib.suppress(FileNotFoundError):
-      storage.download(
-        os.path.join(self._url, name), os.path.join(self.folder, name)
-      )
+    with contextlib.ExitStack() as stack:
+      if storage.is_remote(path):
+        self.folder = stack.enter_context(
+          tempfile.TemporaryDirectory(prefix='bert_jax.')
+        )
+        for name in names:
+          with contextlib.suppress(FileNotFoundError):
+            storage.download(f'{path}/{name}', f'{self.folder}/{name}')
+        stack.callback(self.flush)
+        # After a failure the run goes on: the next checkpoint waits for the files.
+        stack.enter_context(periodic.calling(self.flush, _SECONDS))
+      self._stack = stack.pop_all()
 
   def flush(self):
     """Uploads all that has changed."""
-    if self._url is None:
+    if self.folder == self._path:
       return
     with self._lock:
       for folder, _, names in os.walk(self.folder):
         for name in sorted(names):
-          self._copy(os.path.relpath(os.path.join(folder, name), self.folder))
+          self._copy(os.path.join(folder, name))
 
-  def _copy(self, name):
-    path = os.path.join(self.folder, name)
+  def _copy(self, path):
     found = os.stat(path)
     state = found.st_size, found.st_mtime_ns
-    if self._copied.get(name) == state:
-      return
-    with tempfile.TemporaryDirectory(prefix='bert_jax.') as folder:
-      still = os.path.join(folder, 'copy')  # it must not grow meanwhile
-      shutil.copyfile(path, still)
-      storage.upload(still, os.path.join(self._url, name))
-    self._copied[name] = state
+    if self._copied.get(path) != state:
+      with open(path, 'rb') as file:
+        content = file.read()  # it may grow meanwhile
+      name = os.path.relpath(path, self.folder)
+      storage.write(f'{self._path}/{name}', content)
+      self._copied[path] = state
 
   def close(self):
     """Uploads the rest and deletes the folder."""
-    if self._url is None:
-      return
-    self._thread.close()
-    try:
-      self.flush()
-    finally:
-      self._temporary.cleanup()
+    self._stack.close()
 
 
 class Log:
@@ -96,12 +83,11 @@ class Log:
   """
 
   def __init__(self, workdir: str, step: int):
-    self._mirror = Mirror(workdir)
-    self.path = paths.metrics(self._mirror.folder)
     self._shown = paths.metrics(workdir)  # self.path may be a temporary one
-    board = paths.tensorboard(self._mirror.folder)
     with self._reported():
-      self._mirror.fetch(paths.metrics(''))
+      self._mirror = Mirror(workdir, [paths.metrics('')])
+      self.path = paths.metrics(self._mirror.folder)
+      board = paths.tensorboard(self._mirror.folder)
       self.evaluation = _drop_rows_after(self.path, step)
       self._file = open(self.path, 'a', encoding='utf-8', opener=disk.open_own)
       os.makedirs(board, exist_ok=True)
@@ -135,8 +121,7 @@ class Log:
       self._mirror.flush()
 
   def _reported(self):
-    advice = 'free disk space, then resume with the same command.'
-    return errors.explaining(f'cannot write the log {self._shown}', advice)
+    return errors.explaining(f'cannot write the log {self._shown}')
 
   def __enter__(self):
     return self

@@ -21,14 +21,19 @@ class Status:
   the state is `done`, `interrupted` or `failed`, by the exception. Its fields
   are explained in docs/buckets.md.
 
+  Args:
+    workdir: None writes nothing, in processes other than the first.
+
   Attributes:
     known: step of a complete checkpoint of an earlier process, None if there
       was none.
   """
 
-  def __init__(self, workdir: str, steps: int, phases: int):
-    self._path = paths.status(workdir)
-    before = read(workdir)
+  def __init__(
+    self, workdir: str | None = None, steps: int = 0, phases: int = 0
+  ):
+    self._path = workdir and paths.status(workdir)
+    before = read(workdir) if workdir else {}
     self._fields = {
       'state': 'starting',
       'step': before.get('step', 0),
@@ -62,6 +67,8 @@ class Status:
     self._newest = newest
 
   def _write(self):
+    if self._path is None:
+      return
     with self._lock:
       self._measure()
       try:
@@ -94,21 +101,6 @@ class Status:
   def __exit__(self, kind, error, traceback):
     self._thread.close()
     self.note(**_judge(error))
-
-
-class Nothing:
-  """The status of a process that does not write one."""
-
-  known = None
-
-  def note(self, **fields):
-    del fields
-
-  def follow(self, newest: Callable[[], int | None]):
-    del newest
-
-
-NOTHING = Nothing()
 
 
 def _judge(error: BaseException | None) -> dict:

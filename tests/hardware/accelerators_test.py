@@ -55,14 +55,12 @@ def test_every_listed_name_is_read():
 @pytest.mark.parametrize(
   'text, near',
   [
-    ('v5e-16', 'v5e:4x4 (v5litepod-16) or'),
-    ('v4-30', 'v4:2x2x4 (v4-32) or'),
-    ('v6e:6x6', 'v6e:4x8 (v6e-32) or'),
-    ('v5e:3x3', 'v5e:2x4 (v5litepod-8) or'),
+    ('v4-30', 'v4-32'),
+    ('v6e:6x6', 'v6e:'),
+    ('v5e:0x4', 'v5e:'),
     ('v5litpod-16', 'v5litepod-16'),
-    ('v4:2x2', 'v4:2x2x1 (v4-8) or'),
+    ('v4:2x2', 'v4:2x2x1'),
     ('h100:9', 'h100:8'),
-    ('v5e:0x4', 'v5e:1x1 (v5litepod-1) or'),
     ('banana', 'v4-32'),
   ],
 )

@@ -17,27 +17,6 @@ def test_code_names_every_module():
   )
 
 
-@pytest.mark.parametrize(
-  'versions, said',
-  [
-    ({'jax': '0.9.0'}, None),
-    ({'jax': '0.12.7.1', 'libtpu': '0.0.50.9'}, None),
-    (
-      {'jax': '0.13.0', 'libtpu': '0.0.50'},
-      'not tested with jax 0.13.0 (only up to 0.12)',
-    ),
-    ({'jax': '0.12.0', 'libtpu': '0.0.51rc1'}, 'libtpu 0.0.51rc1 (only up to'),
-    ({'jax': '1.0.0', 'libtpu': '0.1'}, 'up to 0.12), libtpu 0.1 (only'),
-  ],
-)
-def test_versions_newer_than_the_tested_ones_are_named(
-  monkeypatch, versions, said
-):
-  monkeypatch.setattr(agreement, 'get_versions', lambda: versions)
-  found = agreement.describe_untested()
-  assert found is None if said is None else said in found
-
-
 @pytest.fixture
 def on_hosts(monkeypatch):
   """Returns a function that calls another with each value, as on hosts."""

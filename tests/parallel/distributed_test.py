@@ -98,16 +98,10 @@ def test_one_process_goes_on_where_two_stopped(pair, alone, tmp_path):
 
 
 @pytest.mark.parametrize(
-  'given, words',
-  [
-    (('host:1', 2, None), 'give all three'),
-    ((None, 2, 0), 'give all three'),
-    (('host', 2, 0), 'must be HOST:PORT'),
-    (('host:1', 2, 2), '--process_id=2 must be at least 0 and below'),
-  ],
+  'given', [('host:1', 2, None), (None, 2, 0), ('host', 2, 0), ('host:1', 2, 2)]
 )
-def test_half_an_address_is_refused(given, words):
-  with pytest.raises(errors.UserError, match=words):
+def test_half_an_address_is_refused(given):
+  with pytest.raises(errors.UserError, match='give HOST:PORT of process 0'):
     distributed.start(*given)
 
 
@@ -156,15 +150,9 @@ def test_a_host_of_a_slice_does_not_train_alone_unasked(monkeypatch):
 @pytest.mark.parametrize(
   'name, value, error',
   [
-    *(
-      (*named, error)
-      for named in (
-        ('TPU_WORKER_HOSTNAMES', 'a,b'),
-        ('TPU_PROCESS_ADDRESSES', 'a:1,b:1'),
-        ('MEGASCALE_COORDINATOR_ADDRESS', 'a:1'),
-      )
-      for error in (NO_SERVER, NO_CLUSTER)
-    ),
+    ('TPU_WORKER_HOSTNAMES', 'a,b', NO_SERVER),
+    ('TPU_PROCESS_ADDRESSES', 'a:1,b:1', NO_CLUSTER),
+    ('MEGASCALE_COORDINATOR_ADDRESS', 'a:1', NO_CLUSTER),
     ('UNRELATED', '', RuntimeError('Barrier timed out\nmore')),
   ],
 )
@@ -243,11 +231,6 @@ def test_an_error_of_one_host_ends_it_with_its_own_code(
     leave_after(error)
   assert raised.value.args == (code,) and waits[1:] == [20]
   assert said in capsys.readouterr().err
-
-
-def test_one_process_passes_errors_on():
-  with pytest.raises(KeyError):
-    leave_after(KeyError())
 
 
 def test_chips_are_seen_without_what_jax_hides(monkeypatch):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.train import meter
-from bert_jax.workdir.status import NOTHING
+from bert_jax.workdir.status import Status
 from tests import training
 
 
@@ -50,7 +50,7 @@ COSTS = {'sequences': 8, 'tokens': 40, 'flops': 1e12, 'waited': 1.0}
 
 def make_meter(rows, bar, every, steps=6000):
   task = training.make_task(training.small_config())
-  return meter.Meter(rows, bar, NOTHING, every, steps, task, ('mlm_loss',))
+  return meter.Meter(rows, bar, Status(), every, steps, task, ('mlm_loss',))
 
 
 def add_quickly(found, clock, steps):

@@ -125,9 +125,9 @@ def test_a_profile_that_cannot_be_written_says_so(tmp_path):
 
 
 def test_a_bucket_that_is_away_keeps_its_words_and_code(remote, monkeypatch):
-  def fail(local, path):
+  def fail(path, content, synced=True):
     raise OSError(errno.EIO, 'the bucket is away')
 
-  monkeypatch.setattr(storage, 'upload', fail)
+  monkeypatch.setattr(storage, 'write', fail)
   with pytest.raises(OSError, match='cannot write a profile .* is away$'):
     trace(remote, 1, [(0, 6)])

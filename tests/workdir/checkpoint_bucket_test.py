@@ -72,15 +72,6 @@ def test_checkpoints_that_a_bucket_does_not_list_may_be_listed_later(
       read()
 
 
-def test_a_bucket_that_fails_for_a_while_does_not_fail_a_save(ill, remote):
-  with checkpoint.Checkpoints(f'{remote}/c', 3, 0) as checkpoints:
-    checkpoints.save(1, make_state(1))
-    ill.status, ill.left = 503, 5
-    checkpoints.save(2, make_state(2))
-  assert ill.left == 0
-  assert int(restore(f'{remote}/c')[0]['step']) == 2
-
-
 def test_a_save_that_a_bucket_refused_in_the_background_is_not_complete(
   ill, remote
 ):

@@ -76,29 +76,6 @@ def test_a_read_that_is_given_up_is_dropped(shown, function, expected):
   assert shown == expected
 
 
-def let_go(readings):
-  readings.clear()
-
-
-async def refuse_to_end():
-  try:
-    await never()
-  finally:
-    await never()  # 'coroutine ignored GeneratorExit', without a traceback
-
-
-@pytest.mark.skipif(
-  sys.version_info >= (3, 14), reason='Python does not say whose error it is'
-)
-def test_an_error_of_another_is_shown_even_while_orbax_runs(shown):
-  checkpoint_reader.drop_noise()
-  readings = [refuse_to_end()]
-  readings[0].send(None)
-  of_orbax(let_go)(readings)
-  gc.collect()
-  assert shown == ['coroutine ignored GeneratorExit']
-
-
 def test_a_signal_while_a_read_is_given_up_is_not_dropped(shown):
   checkpoint_reader.drop_noise()
   interrupted = errors.Interrupted(signal.SIGTERM)

@@ -94,20 +94,6 @@ def test_a_resumed_run_begins_where_it_was(tmp_path):
   assert found['exit_code'] is None and found['message'] is None
 
 
-def test_a_bucket_that_is_ill_does_not_end_the_run(
-  tmp_path, monkeypatch, capsys
-):
-  def fail(path, value):
-    raise OSError(28, 'No space left on device')
-
-  monkeypatch.setattr(status.files, 'write_json', fail)
-  with status.Status(str(tmp_path), 100, 1) as s:
-    s.note(state='running', step=1)
-  assert (
-    'warning: no status: [Errno 28] No space left' in capsys.readouterr().err
-  )
-
-
 def test_a_checkpoint_that_cannot_be_looked_up_does_not_end_the_thread(
   tmp_path, monkeypatch, capsys
 ):
