@@ -102,7 +102,7 @@ def train(settings) -> float:
   data = definition.open(c, os.path.join(settings['data'], 'run'))
   task = definition.make_task(c, data)
 
-  class Clock(status.Nothing):
+  class Clock(status.Status):
     """Is told by the training loop after each update."""
 
     def note(self, **fields):
