@@ -87,10 +87,7 @@ def is_compressed(path: str) -> bool:
 
 def compute_sha256(path: str) -> str:
   """Returns the SHA-256 of a file as stored (compressed), in hexadecimal."""
-  with (
-    _open_raw(path) as file,
-    errors.explaining(f'cannot read {path}', _AGAIN),
-  ):
+  with _open_raw(path) as file:
     return hashlib.file_digest(file, 'sha256').hexdigest()
 
 

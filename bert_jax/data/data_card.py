@@ -1,14 +1,12 @@
 """`DATA_CARD.md`: the manifest in readable form."""
 
-from collections.abc import Sequence
-
 from bert_jax.runtime import cards
 
 _COUNTS = 'rows pairs padding_share padding_share_unpacked random_share'.split()
 _FACTS = 'version vocab_sha256 accents sentences tokens unigram_entropy'.split()
 
 
-def make_card(manifest: dict, examples: Sequence[str]) -> str:
+def make_card(manifest: dict) -> str:
   """Returns the data card as Markdown."""
   lengths = [
     (length, *(row[x] for x in _COUNTS))
@@ -18,7 +16,6 @@ def make_card(manifest: dict, examples: Sequence[str]) -> str:
     'Text': describe_text(manifest),
     'Cleaned': cards.list_facts(manifest['cleaned']),
     'Rows': cards.make_table(('tokens', *_COUNTS), lengths),
-    'Examples': '\n\n'.join(f'> {example}' for example in examples),
     'Recipe': cards.list_fields(manifest['recipe']),
   }
   return cards.make_card('Sentence pairs for BERT', sections)

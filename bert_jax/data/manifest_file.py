@@ -248,11 +248,6 @@ def _length(length: int, train: Sequence[dict], recipe) -> dict:
     sum(f[name] for f in made)
     for name in ('records', 'pairs', 'tokens', 'random', 'unused_tokens')
   )
-  if not pairs:
-    raise errors.UserError(
-      f'passes={recipe.passes} with weights={recipe.weights} leave no pair to '
-      'train on; give more passes or larger weights.'
-    )
   return {
     'rows': rows,
     'pairs': pairs,

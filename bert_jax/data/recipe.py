@@ -87,12 +87,8 @@ def read_added(vocab: str) -> tuple[tuple, ...]:
 
 
 def check_inputs(data: config_dict.ConfigDict):
-  """Raises errors.UserError unless inputs, weights and passes fit together."""
+  """Raises errors.UserError unless inputs and weights fit together."""
   inputs, weights = data.input.split(','), data.weights
-  if not all(inputs):
-    raise errors.UserError(
-      f'input={data.input!r} has an empty name between commas; leave it out.'
-    )
   if weights and len(weights) != len(inputs):
     raise errors.UserError(
       f'weights={weights} are {len(weights)}, but there are {len(inputs)} '

@@ -24,13 +24,12 @@ from bert_jax.data import (
   vocab_pieces,
 )
 from bert_jax.data.recipe import Recipe, weigh_by_size
-from bert_jax.runtime import copies, files, progress, storage
+from bert_jax.runtime import files, progress, storage
 from bert_jax.tokenization import tokenizer
 
 _FEW_DOCUMENTS = 50  # shards that would hold fewer are merged
 _MIN_SHARDS = 256
 _SHARD_BYTES = 64 << 20  # of text; a worker needs about three times the memory
-_EXAMPLES = 3  # rows shown in the data card
 
 # (fn, jobs) -> results, in order; fn leaves its result in a file.
 Runner = Callable[[Callable, Sequence[tuple]], Iterator]
@@ -76,11 +75,8 @@ def make(recipe: Recipe, partial: str, runner: Runner):
     asked, str(text.accents), text.inputs, text.counts, summaries, vocab_path
   )
   manifest['unknown_characters'] = round(fit.unknown_characters, 8)
-  examples = _examples(text.recipe, partial, manifest)
-  files.write_text(
-    os.path.join(partial, 'DATA_CARD.md'),
-    data_card.make_card(manifest, examples),
-  )
+  card = os.path.join(partial, 'DATA_CARD.md')
+  files.write_text(card, data_card.make_card(manifest))
   manifest_file.write(partial, manifest)
 
 
@@ -315,22 +311,3 @@ def _check_enough(text: Text):
       f'layout {recipe.layout!r}; training and evaluation need '
       f'{shards.MIN_DOCUMENTS} different ones each, or a long one. {advice}'
     )
-
-
-def _examples(recipe, directory: str, manifest: dict) -> list[str]:
-  """Returns a few rows, as text, of the first training shard that has any."""
-  path = manifest_file.vocab_path(directory)
-  how = recipe.lowercase, recipe.strip_accents, recipe.added
-  words = tokenizer.Tokenizer.load(path, *how)
-  length = recipe.lengths[0]
-  train = (s for s in manifest['shards'] if s['split'] == 'train')
-  shard = next(s for s in train if s['files'][str(length)]['records'])
-  names = [file['name'] for file in store.list_files(shard, [length])]
-  with copies.local_copy(directory, names) as here:
-    reader = store.Reader(here, [shard], length, recipe.vocab_size, recipe.pack)
-    rows = np.arange(_EXAMPLES) * len(reader) // _EXAMPLES
-    found = reader.rows(rows, words.cls_id, words.sep_id)
-  return [
-    words.decode(ids[mask > 0].tolist())
-    for ids, mask in zip(found['input_ids'], found['input_mask'], strict=True)
-  ]

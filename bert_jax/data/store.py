@@ -150,7 +150,7 @@ class _Files:
   """The bytes of several files, whose blocks are checked when first read."""
 
   def __init__(self, folder: str, entries: Sequence[dict]):
-    self._paths = [check_size(folder, entry) for entry in entries]
+    self._paths = [os.path.join(folder, entry['name']) for entry in entries]
     _raise_file_limit(len(entries))
     self._maps = [_map(path) for path in self._paths]
     crcs = [np.frombuffer(bytes.fromhex(x['crc32c']), '<u4') for x in entries]
@@ -176,8 +176,7 @@ class _Files:
     file = np.searchsorted(self._first, block, side='right') - 1
     path, number = self._paths[file], int(block - self._first[file])
     # Not through the map, where an error of the disk would kill the process.
-    with errors.explaining(f'cannot read {path}', _AGAIN):
-      raw = storage.read(path, number * BLOCK, BLOCK)
+    raw = storage.read(path, number * BLOCK, BLOCK)
     if google_crc32c.value(raw) != self._crcs[block]:
       raise errors.UserError(
         f'{path} is not as it was made: the checksum of its bytes from '
@@ -196,19 +195,6 @@ def list_files(
     if lengths is None or int(length) in lengths
   ]
   return [shard['tokens_file'], *pairs]
-
-
-def check_size(folder: str, entry: dict) -> str:
-  """Returns the path of a file if it is as large as the manifest says."""
-  path = os.path.join(folder, entry['name'])
-  with errors.explaining(f'cannot read {path}', _AGAIN):
-    size = storage.get_size(path)
-  if size != entry['bytes']:
-    raise errors.UserError(
-      f'{path} has {size} bytes, its manifest says {entry["bytes"]} bytes; '
-      f'{_AGAIN}'
-    )
-  return path
 
 
 def _map(path: str) -> mmap.mmap | bytes:

@@ -22,8 +22,6 @@ _NAMES = {
   'norm_epsilon': 'layer_norm_eps',
   'initializer_std': 'initializer_range',
 }
-# Bounds the table of names, which is made before the tensors are read.
-_MAX_LAYERS = 1000
 
 
 def refuse(path: str, key: str, value: Any, allowed: str) -> NoReturn:
@@ -57,9 +55,6 @@ def to_config(
       refuse(path, name, x, 'a number from 0 to 1')
     values[field.name] = field.type(x)
   config = bert_config.BertConfig(**values)
-  if config.num_layers > _MAX_LAYERS:
-    allowed = f'{_MAX_LAYERS} or less'
-    refuse(path, _NAMES['num_layers'], config.num_layers, allowed)
   if config.hidden_size % config.num_heads:
     allowed = f'a multiple of {config.num_heads} heads'
     refuse(path, _NAMES['hidden_size'], config.hidden_size, allowed)

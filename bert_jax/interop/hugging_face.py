@@ -3,7 +3,6 @@
 import functools
 import json
 import os
-import reprlib
 import shutil
 from collections.abc import Collection
 from typing import Any
@@ -203,7 +202,6 @@ _WEIGHTS = {
   'model.safetensors': safetensors_file.read,
   'pytorch_model.bin': torch_file.read,
 }
-_MAX_NAME = 200  # characters
 # Of transformers; older files do not say it.
 _NORM_EPSILON = 1e-12
 
@@ -217,13 +215,6 @@ def read(directory: str) -> rename.LoadedModel:
   config = _make_config(path, theirs)
   with errors.within(directory):
     tensors = rename.modernise(_read_tensors(directory))
-    # Unexpected names are printed, so they must be printable.
-    bad = [n for n in tensors if len(n) > _MAX_NAME or not n.isprintable()]
-    if bad:
-      raise errors.UserError(
-        f'{reprlib.repr(bad[0])} is not the name of a tensor; copy the model '
-        'again.'
-      )
     params, report = rename.from_hf(tensors, config)
   tokenizer, extra = vocabulary.read(directory, config)
   head = sequence_head.read(path, theirs, tensors)

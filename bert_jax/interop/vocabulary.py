@@ -190,9 +190,6 @@ def _read_case(directory, settings, fast, vocab) -> tuple[bool, bool | None]:
   strip_accents = said.get('strip_accents')
   if 'do_lower_case' not in said and strip_accents is None:
     strip_accents = lowercase and not basic_tokenizer.find_accents(vocab)[1]
-  if not isinstance(strip_accents, bool | None):
-    allowed = 'true, false or null'
-    config_file.refuse(path, 'strip_accents', strip_accents, allowed)
   if fast is not None and fast.normalizer:
     old.lowercase, old.strip_accents = lowercase, strip_accents
     fast.normalizer = old

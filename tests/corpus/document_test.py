@@ -52,15 +52,6 @@ def test_folding_changes_no_word_and_most_text_not_at_all():
   assert words(folded, True) == words(odd, True)
 
 
-def test_paragraphs_are_split():
-  paragraphs = ['Dr. Smith left. He was tired.', 'So it ends']
-  assert split(Document(paragraphs), 'en') == [
-    'Dr. Smith left.',
-    'He was tired.',
-    'So it ends',
-  ]
-
-
 @pytest.mark.parametrize(
   'language, sentences',
   [

@@ -1,6 +1,5 @@
 import collections
 import io
-import time
 
 import pytest
 
@@ -72,16 +71,6 @@ def test_every_document_comes_once_however_a_file_is_cut(read, raw, expected):
     assert _in_ranges(read, raw, step) == expected, step
 
 
-def test_cuts_of_long_lines_are_counted():
-  counts = collections.Counter()
-  raw = b'word ' * 600_000 + b'\n\nNext.'
-  lines = text_files.read_lines(io.BytesIO(raw))
-  first, second = _blocks(lines, 0, len(raw), counts=counts)
-  assert ' '.join(first.paragraphs).split() == ['word'] * 600_000
-  assert second.paragraphs == ['Next.']
-  assert counts == {'long_lines_cut': 2}
-
-
 def test_no_part_of_a_long_line_is_taken_for_a_blank_line():
   zeros, words = bytes(3_000_000), b'word ' * 10
   raw = b'First.\n\n' + (zeros + words) * 2 + zeros + b'\n\nLast.'
@@ -141,27 +130,6 @@ def test_markup_of_wikiextractor_is_left_out(line, plain):
   assert _in_ranges(_pages, raw, len(raw)) == [[plain]]
 
 
-@pytest.mark.parametrize(
-  'attributes',
-  ['', ' language="en" revision="12"', ' nonfiltered="1" processed="1"'],
-)
-def test_pages_may_have_attributes_after_the_title(attributes):
-  line = (
-    f'<doc id="1" url="x" title="The "A" title="b">c"{attributes}>\n'.encode()
-  )
-  assert formats.is_wiki(line)
-  assert _in_ranges(_pages, line + b'The "A" title="b">c\nOne.\n', 99) == [
-    ['One.']
-  ]
-
-
-def test_the_time_for_a_line_that_is_nearly_a_page_is_linear():
-  line = b'<doc id="1" title="' + b' title="' * 10_000 + b'\n'
-  begin = time.process_time()
-  assert not formats.is_wiki(line)
-  assert time.process_time() - begin < 1  # it took 9 s
-
-
 _BOOK = ['', 'CHAPTER I', '', 'It was a dark night.', '']
 _TITLE = 'The Project Gutenberg EBook of A Night, by A. Writer'
 
@@ -174,7 +142,6 @@ def _strip(*lines):
   'header',
   [
     [_TITLE, '', '*** START OF THIS PROJECT GUTENBERG EBOOK A NIGHT ***'],
-    [_TITLE, '***START OF THE PROJECT GUTENBERG EBOOK A NIGHT***'],
     [_TITLE, '*** START OF THE PROJECT GUTENBERG EBOOK A VERY', 'LONG ***'],
     [
       '**Welcome To The World of Free Plain Vanilla Electronic Texts**',
@@ -187,11 +154,6 @@ def _strip(*lines):
       '***START**THE SMALL PRINT!**FOR PUBLIC DOMAIN ETEXTS**START***',
       '*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.03/17/97*END*',
     ],
-    [
-      _TITLE,
-      '*** START OF THE PROJECT GUTENBERG EBOOK A NIGHT ***',
-      '*END THE SMALL PRINT! FOR PUBLIC DOMAIN EBOOKS*Ver.02/11/02*END*',
-    ],
   ],
 )
 def test_the_header_is_dropped(header):
@@ -202,10 +164,8 @@ def test_the_header_is_dropped(header):
   'end',
   [
     '*** END OF THIS PROJECT GUTENBERG EBOOK A NIGHT ***',
-    '***END OF THE PROJECT GUTENBERG EBOOK A NIGHT***',
     "End of Project Gutenberg's A Night, by A. Writer",
     'End of the Project Gutenberg EBook of A Night, by A. Writer',
-    'End of The Project Gutenberg Etext of A Night',
     'This is the end of the Project Gutenberg Etext of A Night',
   ],
 )
@@ -219,19 +179,11 @@ def test_the_footer_is_dropped(end):
   [
     _BOOK,
     [],
-    ['x'] * 60 + ['*** END OF THE PROJECT GUTENBERG EBOOK A NIGHT ***'],
-    ['He read about Project Gutenberg.', *_BOOK],
     ['x'] * 60 + ['*** START OF THIS PROJECT GUTENBERG EBOOK A NIGHT ***'],
   ],
 )
 def test_a_text_without_the_header_passes_unchanged(lines):
   assert _strip(*lines) == lines
-
-
-def test_the_words_of_a_book_are_not_its_footer():
-  start = '*** START OF THIS PROJECT GUTENBERG EBOOK A NIGHT ***'
-  book = ['*** END OF PART ONE ***', 'End of Project Gutenberg or not?']
-  assert _strip(_TITLE, start, *book) == book
 
 
 @pytest.mark.parametrize('size', [1, 1200])  # within and beyond the header

@@ -93,11 +93,3 @@ def test_only_what_wikiextractor_wrote_is_unescaped():
   )
   plain = ['a < b', 'C']
   assert _read_lines(raw.encode()) == [plain, plain, ['a &lt; b', '## C']]
-
-
-def test_hard_wrapped_texts_are_joined_as_files_are():
-  raw = json.dumps(
-    [{'text': 'One\ntwo.\r\n\r\nThree\u2028four.'}, {'text': ''}]
-  )
-  found = _read_objects(raw.encode(), 'files')
-  assert found == [['One two.', 'Three four.'], []]

@@ -1,4 +1,3 @@
-import ast
 import textwrap
 
 import pytest
@@ -10,14 +9,6 @@ _PROSE = 'The quick brown fox jumps over the lazy dog in the morning.'
 
 def _clean(docstring):
   return prose.clean(textwrap.dedent(docstring))
-
-
-def test_hard_wrapped_lines_make_one_paragraph():
-  assert _clean("""The quick brown fox jumps
-    over the lazy dog in the morning.
-
-    And then it is tired of all that.
-    """) == [_PROSE, 'And then it is tired of all that.']
 
 
 @pytest.mark.parametrize(
@@ -89,29 +80,6 @@ def test_descriptions_stay_where_names_and_types_go():
 )
 def test_notes_stay_markup_and_other_languages_go(docstring, expected):
   assert _clean(docstring) == expected
-
-
-def test_a_module_gathers_what_is_short_and_parts_with_what_is_long():
-  long = ' '.join([_PROSE] * 7)
-  found = []
-  rest = prose._docstrings(
-    ast.parse(f'''
-"""{_PROSE}"""
-
-def short():
-  """The short one is for the fox in the hole."""
-  def inner():
-    """The inner one is for nobody to be read."""
-
-class Large:
-  """{long}"""
-  def method(self):
-    """The method is a part of the large class."""
-'''),
-    found,
-  )
-  assert rest == [_PROSE, 'The short one is for the fox in the hole.']
-  assert found == [[long, 'The method is a part of the large class.']]
 
 
 @pytest.fixture

@@ -107,6 +107,5 @@ def test_what_cannot_be_opened_is_an_error_that_says_why(tmp_path):
   # Opens, and answers EIO to whoever reads its start.
   (tmp_path / 'a.txt').symlink_to('/proc/self/mem')
   path = str(tmp_path / 'a.txt')
-  for read in (text_files.compute_sha256, text_files.read_head):
-    with pytest.raises(OSError, match=f'{path}: Input/output error'):
-      read(path)
+  with pytest.raises(OSError, match=f'{path}: Input/output error'):
+    text_files.read_head(path)

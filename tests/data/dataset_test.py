@@ -22,8 +22,6 @@ def test_a_split_is_what_the_manifest_lists(tmp_path):
   assert (len(reader), reader.length) == (6, 8)
   rows = reader.rows(np.array([0, 1, 5]), cls_id=2, sep_id=3)
   assert rows['input_ids'][:, 1].tolist() == [10, 11, 12]
-  with pytest.raises(errors.UserError, match='length 16, only for 8'):
-    dataset.open_split(str(tmp_path), 'train', 16)
 
 
 def test_verify_names_the_file_with_a_flipped_bit(tmp_path):

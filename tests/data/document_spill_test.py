@@ -67,12 +67,6 @@ def test_copies_that_the_tokenizer_sees_as_one_have_one_digest(
   assert len({text.digest for text in texts}) == different
 
 
-def test_shards_hold_their_shares():
-  recipe = preparation.make_recipe('x', shards=8)
-  shards = [document_spill.choose_shard(d, recipe) for d in _digests(8000)]
-  assert all(880 < shards.count(k) < 1120 for k in range(8))  # 4 deviations
-
-
 def test_of_a_large_input_little_is_kept_apart(tmp_path):
   bound = heldout.find_bound(1 << 30, 0.05)
   path = tmp_path / 'a.txt'

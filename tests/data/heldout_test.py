@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.corpus.document import Document
-from bert_jax.data import dataset, heldout, manifest_file, prepare
+from bert_jax.data import heldout, prepare
 from tests.data import made, preparation
 from tests.data.preparation import ONE, digest, make_recipe
 
@@ -127,22 +127,6 @@ def test_a_single_document_is_enough_and_no_sentence_is_on_both_sides(tmp_path):
     assert len(run) > 0.5 * (run[-1] - run[0] + 1)  # pairs are truncated
     around = {*range(run[0] - 8, run[0]), *range(run[-1] + 1, run[-1] + 9)}
     assert not train & around or run[0] < 8 or run[-1] > 2991
-
-
-def test_every_input_is_held_out_by_its_text(tmp_path, monkeypatch):
-  monkeypatch.setattr(heldout, '_ENOUGH', 0)
-  inputs = [
-    write_numbered(tmp_path / 'long.txt', 'n', 4, 2000),
-    write_numbered(tmp_path / 'short.txt', 'w', 1000, 8),
-  ]
-  output, manifest = make(tmp_path, inputs, heldout=0.05)
-  for given in manifest['inputs']:
-    held, train = given['heldout']['tokens'], given['train']['tokens']
-    assert 0.03 < held / (held + train) < 0.07
-  _, line, *_ = manifest_file.describe(manifest)
-  assert re.match(r'.*long.txt: 4 documents, [\d,]+ tokens to train', line)
-  split = dataset.open_split(output, 'heldout', 64)
-  assert len(split.inputs) == 2 and all(map(len, split.inputs.values()))
 
 
 def test_copies_of_held_out_text_in_other_inputs_are_not_trained_on(

@@ -90,14 +90,6 @@ def test_a_changed_manifest_is_refused(tmp_path):
       manifest_file.read(str(tmp_path))
 
 
-def test_data_of_another_task_are_refused(tmp_path):
-  directory = str(tmp_path)
-  manifest_file.write(directory, {'recipe': {'lowercase': True}, 'splits': {}})
-  with pytest.raises(errors.UserError, match="no 'lengths': .* another task"):
-    manifest_file.read(directory)
-  assert manifest_file.read(directory, 'splits')['splits'] == {}
-
-
 def test_data_of_another_format_say_to_prepare_again(tmp_path):
   directory = str(tmp_path)
   manifest_file.write(directory, {'recipe': {'seed': 3}, 'lengths': {}})

@@ -131,14 +131,6 @@ def test_no_row_has_more_predictions_than_room(rate, pack):
     assert worst <= masking.count_predictions(length, rate, 76, pack)
 
 
-def test_a_batch_of_padding_has_nothing_to_predict():
-  zeros = np.zeros((2, 8), np.int32)
-  for unit in _UNITS:
-    out = masked({'input_ids': zeros, 'input_mask': zeros}, unit=unit)
-    assert out['masked_lm_weights'].sum() == 0
-    assert (out['input_ids'] == 0).all()
-
-
 def test_next_tokens_stay_in_their_pair():
   batch = {
     'input_ids': np.array([[2, 7, 3, 2, 8, 3, 0]], np.int32),

@@ -12,7 +12,6 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.data import (
-  data_card,
   dataset,
   document_spill,
   manifest_file,
@@ -44,11 +43,6 @@ def test_finished_data_is_not_made_again(corpus, prepared):
   prepare.prepare(make_recipe(corpus), prepared[0], ONE)
   after = os.stat(os.path.join(prepared[0], 'manifest.json')).st_mtime_ns
   assert before == after
-
-
-def test_another_recipe_in_the_same_place_is_an_error(corpus, prepared):
-  with pytest.raises(errors.UserError, match='seed was 0, is 1'):
-    prepare.prepare(make_recipe(corpus, seed=1), prepared[0], ONE)
 
 
 @pytest.mark.parametrize('place', ['tmp_path', 'remote'])
@@ -172,15 +166,6 @@ def test_a_bucket_gets_the_same_bytes(corpus, prepared, remote, driver):
   assert storage.list_names(remote) == ['data', 'data.lock']
 
 
-def test_the_text_may_lie_in_a_bucket(corpus, prepared, remote):
-  files.write_text(f'{remote}/text/a.txt', pathlib.Path(corpus).read_text())
-  made = prepare.prepare(
-    make_recipe(f'{remote}/text/*.txt'), f'{remote}/data', ONE
-  )
-  shards = [x['files'] for x in made['shards']]
-  assert shards == [x['files'] for x in prepared[1]['shards']]
-
-
 @pytest.mark.parametrize('place', ['tmp_path', 'remote'])
 def test_an_interrupted_preparation_continues_and_repeats_nothing(
   corpus, prepared, place, request
@@ -247,20 +232,6 @@ def test_input_that_changes_during_an_interruption_is_read_anew(
   assert made == reference
 
 
-def test_a_vocabulary_that_changes_during_an_interruption_is_used(
-  corpus, tmp_path
-):
-  path = tmp_path / 'vocab.txt'
-  recipe = make_recipe(corpus, vocab=str(path), vocab_size=59, lengths=(32,))
-  output = str(tmp_path / 'data')
-  write_vocab(path, *LETTERS, 'bird')
-  with pytest.raises(Stopped):
-    prepare.prepare(recipe, output, stop_after(shards.make))
-  write_vocab(path, *LETTERS, 'fish')
-  prepare.prepare(recipe, output, ONE)
-  assert tokenizer.read_vocab(f'{output}/vocab.txt')[-1] == 'fish'
-
-
 def _write_korean(path):
   rng = random.Random(3)
   words = '한국어 문장을 나누고 합치는 방법 있다 없다 그리고 나라 말이'.split()
@@ -282,7 +253,7 @@ def test_korean_stays_in_syllables_and_the_data_says_so(tmp_path):
   words = manifest_file.load_tokenizer(output)
   assert words.tokens(words.ids(['한국어 나라'])[0]) == ['한국어', '나라']
   card = pathlib.Path(os.path.join(output, 'DATA_CARD.md')).read_text('utf-8')
-  assert '나라' in card and '| accents | kept: 7' in card
+  assert '| accents | kept: 7' in card
   # Decided once: the same request finds it, another one does not get it.
   assert prepare.prepare(recipe, output, ONE) == made
   kept = dataclasses.replace(recipe, strip_accents=False)
@@ -291,31 +262,6 @@ def test_korean_stays_in_syllables_and_the_data_says_so(tmp_path):
     prepare.prepare(
       dataclasses.replace(recipe, strip_accents=True), output, ONE
     )
-
-
-def test_manifest_counts(prepared):
-  output, manifest = prepared
-  found = manifest['documents']
-  assert found['train'] + found['heldout'] == 120
-  assert 4 <= found['heldout'] <= 24  # 12 +- 4 sigma
-  for length in (32, 64):
-    train = dataset.open_split(output, 'train', length)
-    assert len(train.reader) == manifest['lengths'][str(length)]['pairs']
-  assert 0 < manifest['unigram_entropy'] < 4.79  # ln 120
-  assert manifest == manifest_file.read(output)
-
-
-def test_the_card_shows_the_manifest(prepared):
-  output, manifest = prepared
-  card = pathlib.Path(output, 'DATA_CARD.md').read_text('utf-8')
-  [given], found = manifest['inputs'], manifest['lengths']['32']
-  tokens, name = given['train']['tokens'], os.path.basename(given['input'])
-  assert f'\n| `{name}` | 1 | 1 | 120 | ' in card
-  assert f' | {tokens:,} | ' in card and os.path.dirname(output) not in card
-  assert f'\n| 32 | {found["rows"]} | {found["pairs"]} | ' in card
-  assert f'| unknown_share | {manifest["unknown_share"]:.2%} |' in card
-  cleaned = manifest | {'cleaned': {'redirect_pages': 1234}}
-  assert '| redirect_pages | 1,234 |' in data_card.make_card(cleaned, [])
 
 
 def test_the_manifest_names_every_file_with_its_hash(corpus, prepared):

@@ -19,7 +19,6 @@ from tests.data import preparation
     ({'weights': (1000.0,), 'passes': 66}, 'are 66000 passes over a document'),
     ({'lengths': ()}, 'no length of rows is given'),
     ({'lengths': (7,)}, 'phases.seq_length=.7,. must be at least 8'),
-    ({'inputs': ('a', '')}, 'an empty name between commas'),
   ],
 )
 def test_wrong_values_are_named(changes, message):

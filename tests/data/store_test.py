@@ -161,24 +161,13 @@ def test_a_flipped_bit_anywhere_is_found_and_the_file_named(tmp_path):
   np.testing.assert_array_equal(read_all(), expected)
 
 
-def test_only_what_is_read_is_checked(tmp_path):
-  listed = [[[([8], [7] * 1000, False)] for _ in range(100)]]
-  reader, path = write(tmp_path, listed, 1004), tmp_path / 'shard0.tokens'
-  with open(path, 'r+b') as file:
-    file.seek(store.BLOCK + 5)
-    file.write(b'x')
-  assert read(reader, [0, 99])['input_mask'].all()
-  with pytest.raises(errors.UserError, match='its bytes from 65,536 on differ'):
-    read(reader, [32])  # its second text begins in the block before
-
-
 def test_a_file_that_is_gone_or_cut_is_refused(tmp_path):
   read_all = spread(tmp_path)
   path = tmp_path / 'shard1.tokens'
   for left in (path.stat().st_size - 1, store.BLOCK, 0):
     os.truncate(path, left)
-    with pytest.raises(errors.UserError, match=f'{path} has {left} bytes, its'):
+    with pytest.raises(errors.UserError, match=f'{path} is not as it was'):
       read_all()
   path.unlink()
-  with pytest.raises(errors.UserError, match=r'tokens: No such file.*prepare'):
+  with pytest.raises(FileNotFoundError, match='shard1.tokens'):
     read_all()

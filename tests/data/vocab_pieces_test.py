@@ -48,32 +48,11 @@ def test_another_process_gives_the_same_list():
   assert len(outs) == 1
 
 
-def test_a_vocabulary_covers_the_text_it_was_trained_on(tmp_path):
-  path = str(tmp_path / 'vocab.txt')
-  vocab_pieces.write(vocab_pieces.train(_WORDS, 100), path)
-  wordpiece = tokenizer.Tokenizer.load(path)
-  assert all(wordpiece.unk_id not in ids for ids in wordpiece.ids(_TEXT))
-
-
 def test_pieces_that_only_led_to_longer_ones_are_dropped():
   # BPE makes 'water' of five characters by way of pieces that no word uses.
   words = vocab_pieces.train(collections.Counter(water=50, at=9, wet=1), 5 + 10)
   characters = {'w', '##a', '##t', '##e', '##r', 'a', 't', 'e', 'r'}
   assert set(words[5:]) == characters | {'water'}
-
-
-def test_rare_characters_give_way_where_there_is_no_room():
-  # A word that cannot be spelt costs 100, 'the' would cost 400 x 2 to lose.
-  words = collections.Counter({'the': 400, 'theé': 1})
-  # t h e é, ##h ##e ##é are 7 forms; é, h and e never come first but count 1.
-  kept = vocab_pieces.train(words, 5 + 4)
-  assert kept[5:] == ['t', '##e', '##h', 'the']
-  assert vocab_pieces.train(words, 5 + 8)[-1] == 'the'
-
-
-def test_digits_and_letters_of_one_word_can_be_one_piece():
-  words = collections.Counter({'10월': 50, '20일': 40})
-  assert {'10월', '20일'} <= set(vocab_pieces.train(words, 20))
 
 
 def test_counting_and_merging_forget_the_rarest_words(monkeypatch):
@@ -109,14 +88,6 @@ def test_odd_words_do_no_harm():
   assert {'\u2581', '##\u2581'} <= set(words)
   assert not any('x' in word for word in words)
   '\n'.join(words).encode()
-
-
-def test_a_vocabulary_is_written_whole_or_not_at_all(tmp_path):
-  path = str(tmp_path / 'new' / 'vocab.txt')
-  vocab_pieces.write([*tokenizer.SPECIAL, 'é'], path)
-  with pytest.raises(UnicodeEncodeError):
-    vocab_pieces.write(['\ud800'], path)
-  assert list(tokenizer.read_vocab(path)) == [*tokenizer.SPECIAL, 'é']
 
 
 def test_the_pieces_that_save_most_are_kept_after_characters_by_count():

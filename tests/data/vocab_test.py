@@ -60,15 +60,6 @@ def test_it_measures_on_held_out_text(tmp_path, capfd):
   )
 
 
-def test_a_single_document_is_enough_though_nothing_is_held_out(tmp_path):
-  (tmp_path / 'a.txt').write_text('\n'.join(_TEXT))
-  output = str(tmp_path / 'vocab.txt')
-  report = vocab.make(
-    make_recipe(str(tmp_path / 'a.txt'), vocab_size=60), output, [], ONE
-  )
-  assert '60 pieces' in report and 'held-out' not in report
-
-
 def test_it_reads_what_prepare_reads_and_warns_of_other_encodings(
   tmp_path, capfd
 ):

@@ -95,18 +95,3 @@ def test_a_config_that_does_not_fit_is_refused(folder, values, message):
   with pytest.raises(errors.UserError, match=message) as error:
     google.read(folder)
   assert '\n' not in str(error.value)
-
-
-@pytest.mark.parametrize(
-  'name',
-  [
-    'bert_config.json',
-    'bert_model.ckpt.data-00000-of-00001',
-    'bert_model.ckpt.index',
-    'vocab.txt',
-  ],
-)
-def test_a_file_that_is_missing_is_named(folder, name):
-  os.remove(os.path.join(folder, name))
-  with pytest.raises(errors.UserError, match=name.removesuffix('.index')):
-    google.read(folder)

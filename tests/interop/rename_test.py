@@ -31,27 +31,6 @@ def test_kernels_are_turned_and_heads_are_joined():
   assert weight[9, 3] == params['embeddings']['word']['embedding'][9, 3]
 
 
-def test_google_keeps_kernels_as_they_are_but_that_of_nsp():
-  params = models.make_params()
-  tensors = rename.to_theirs(params, models.CONFIG, 'google')
-  ours = params['encoder']['layer_1']
-  qkv, out = ours['attention']['qkv'], ours['attention']['out']
-  theirs = 'bert/encoder/layer_1/'
-  for j, part in enumerate(('query', 'key', 'value')):
-    name = f'{theirs}attention/self/{part}/'
-    assert tensors[name + 'kernel'][5, 6] == qkv['kernel'][5, j, 1, 2]
-    assert tensors[name + 'bias'][6] == qkv['bias'][j, 1, 2]
-  kernel = tensors[theirs + 'attention/output/dense/kernel']
-  assert kernel[6, 3] == out['kernel'][1, 2, 3]
-  kernel = tensors[theirs + 'intermediate/dense/kernel']
-  assert kernel[3, 10] == ours['mlp_in']['kernel'][3, 10]
-  gamma = tensors[theirs + 'output/LayerNorm/gamma']
-  assert gamma[3] == ours['mlp_norm']['scale'][3]
-  weights = tensors['cls/seq_relationship/output_weights']
-  assert weights[1, 2] == params['nsp']['kernel'][2, 1]
-  assert all(x.flags.c_contiguous for x in tensors.values())
-
-
 @pytest.mark.parametrize(
   'heads', [('mlm', 'pooler', 'nsp'), ('mlm', 'pooler'), ('mlm',), ()]
 )

@@ -118,15 +118,6 @@ def _is_alike(c):
   )
 
 
-def test_all_letters_and_marks_of_living_scripts_are_alike():
-  # Latin to Hebrew, Arabic, Indic, Thai, Hangul, kana.
-  codes = [*range(0x5F5), *range(0x620, 0x6FF), *range(0x900, 0x9FD)]
-  codes += [*range(0xB80, 0xC00), *range(0xE00, 0xE80), *range(0x1100, 0x1200)]
-  codes += [*range(0x1E00, 0x2000), *range(0x3040, 0x3100)]
-  codes += range(0xAC00, 0xD7A4, 17)
-  assert [hex(code) for code in codes if not _is_alike(chr(code))] == []
-
-
 @hypothesis.settings(deadline=None, max_examples=200)
 @hypothesis.given(
   st.lists(

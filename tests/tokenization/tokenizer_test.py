@@ -72,15 +72,6 @@ def test_words_become_pieces(tmp_path, more, text, ids):
   assert _load(tmp_path, [*_PIECES, *more]).ids([text]) == [ids]
 
 
-def test_accents_are_stripped_as_case_is_unless_it_is_said():
-  google = tokenizer.Tokenizer(tuple(_PIECES))
-  assert google == tokenizer.Tokenizer(tuple(_PIECES), True, True)
-  assert not tokenizer.Tokenizer(tuple(_PIECES), False).strip_accents
-  kept = tokenizer.Tokenizer((*_PIECES, 'thé', '한', '##국'), True, False)
-  assert kept.ids(['The Thé 한국', 'plain']) == [[5, 21, 22, 23], [1]]
-  assert google.ids(['The Thé 한국']) == [[5, 5, 1]]
-
-
 @hypothesis.settings(deadline=None, max_examples=100)
 @hypothesis.given(
   st.lists(
@@ -124,21 +115,6 @@ def test_corpus_text_cannot_inject_special_tokens(tmp_path):
   assert wordpiece.ids(['the [MASK]']) == [[5, 11, 13, 12]]
   encoded = wordpiece.encode('the[MASK] .')
   assert encoded['input_ids'] == [2, 5, 4, 14, 3]
-
-
-def test_encode_adds_segments(tmp_path):
-  assert _load(tmp_path).encode('the man', 'went') == {
-    'input_ids': [2, 5, 6, 3, 7, 3],
-    'input_mask': [1, 1, 1, 1, 1, 1],
-    'segment_ids': [0, 0, 0, 0, 1, 1],
-  }
-
-
-def test_packed_holds_the_ids_as_two_little_endian_bytes_each(tmp_path):
-  wordpiece = _load(tmp_path)
-  packed = wordpiece.packed(['the man', '', 'unaffable'])
-  assert packed == [b'\x05\x00\x06\x00', b'', b'\x08\x00\x09\x00\x0a\x00']
-  assert tokenizer.words('The man.', True) == ['the', 'man', '.']
 
 
 def test_ids_of_large_vocabularies_take_four_bytes():
@@ -279,22 +255,3 @@ def test_many_languages_have_the_ids_of_google_and_of_tokenizers(
     lines, add_special_tokens=False
   )
   assert found == [line.ids for line in encoded]
-
-
-@pytest.mark.parametrize(
-  'text, ours, theirs',
-  [
-    ('a\ue000b', [1], [15, 20]),  # private use: dropped there
-    ('ΟΣ', [22], [21]),  # final sigma: not there
-    ('a\U0002b820', [15, 23], [1]),  # CJK extension E: begins later there
-    ('a\u061d', [15, 24], [1]),  # punctuation since Unicode 14
-  ],
-)
-def test_known_differences_from_tokenizers(text, ours, theirs):
-  # When this fails, `tokenizers` has changed: see docs/tokenizer.md.
-  wordpiece = tokenizer.Tokenizer(
-    (*_PIECES, 'οσ', 'ος', '\U0002b820', '\u061d')
-  )
-  assert wordpiece.ids([text]) == _google(wordpiece, [text]) == [ours]
-  other = _hugging_face(wordpiece).encode(text, add_special_tokens=False)
-  assert other.ids == theirs

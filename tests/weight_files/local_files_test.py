@@ -77,17 +77,6 @@ def test_cache_of_hugging_face(tmp_path):
   assert 'leads out' in refusal(local_files.find, str(elsewhere), 'linked')
 
 
-def test_only_small_files_are_read_whole(folder):
-  path = os.path.join(folder, 'config.json')
-  local_files.find_small(folder, 'config.json')
-  os.truncate(path, 8 << 20)
-  local_files.find_small(folder, 'config.json')
-  os.truncate(path, (8 << 20) + 1)
-  assert '8,388,609 bytes' in refusal(
-    local_files.find_small, folder, 'config.json'
-  )
-
-
 @pytest.fixture
 def shards(tmp_path):
   """A folder of two files with the tensors a and b, and c."""
@@ -151,18 +140,6 @@ def test_names_that_are_no_plain_names(shards, file):
   save(os.path.dirname(shards), 'outside.st', 'c')
   message = refusal(lambda: read(shards, a=FIRST, b=FIRST, c=file))
   assert 'only plain names of files of its own folder' in message
-
-
-def test_a_path_or_a_link_among_the_files_leads_nowhere_else(shards):
-  def refused(c=SECOND):
-    return refusal(lambda: read(shards, a=FIRST, b=FIRST, c=c))
-
-  assert 'only plain names' in refused(os.path.join(shards, SECOND))
-  os.rename(os.path.join(shards, SECOND), shards + '.outside')
-  link('../model.outside', shards, SECOND)
-  assert 'is a link that leads out' in refused()
-  link(FIRST, shards, SECOND)
-  assert 'it differs in' in refused()
 
 
 @pytest.mark.parametrize(

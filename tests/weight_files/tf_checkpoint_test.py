@@ -1,6 +1,5 @@
 """TensorFlow's checkpoints, without TensorFlow."""
 
-import os
 import pathlib
 
 import ml_dtypes
@@ -48,22 +47,6 @@ def test_what_was_written_is_read_bit_for_bit(prefix):
     read = tf_checkpoint.read(entries[name])
     assert read.dtype == value.dtype and read.shape == value.shape
     assert read.tobytes() == value.tobytes()
-
-
-def test_several_data_files_are_read(prefix):
-  entries = sstable.read(f'{prefix}.index')
-  header = tf_files.number(1, 2)
-  shard = tf_files.number(3, 1)
-  table = [(b'', header)] + [
-    (key, value + shard if key == b'int' else value)
-    for key, value in entries[1:]
-  ]
-  tf_files.write_table(f'{prefix}.index', table)
-  os.rename(data_path(prefix), f'{prefix}.data-00001-of-00002')
-  entries = tf_checkpoint.read_index(prefix)
-  assert tf_checkpoint.read(entries['int']).tolist() == [-1, 5]
-  with pytest.raises(errors.UserError, match='data-00000-of-00002: No such'):
-    tf_checkpoint.read(entries['half'])
 
 
 # {tensor: (dtype, offset, size, masked checksum)} of a released file.
