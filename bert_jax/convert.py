@@ -10,7 +10,6 @@ used, are printed.
 """
 
 import dataclasses
-from typing import Any
 
 import jax
 from absl import flags
@@ -18,7 +17,6 @@ from absl import flags
 from bert_jax import errors
 from bert_jax.inference import source
 from bert_jax.interop import google, hugging_face, rename
-from bert_jax.model import bert_config, classifier
 from bert_jax.pretraining import model_card
 from bert_jax.runtime import cli
 from bert_jax.workdir import paths
@@ -63,66 +61,19 @@ def _define_flags():
   flags.mark_flags_as_required(['from', 'to'])
 
 
-def choose(params: Any, model: str | None):
-  """Returns the parameters to write.
-
-  Args:
-    model: one of `pretraining`, `mlm`, `encoder`; None is the class of Hugging
-      Face with as many heads as possible.
-  """
-  held = rename.list_parts(params)
+def _choose(found: source.Source, model: str | None) -> dict:
+  """Returns the parameters to write: of all heads that fit, if not named."""
+  held = rename.list_parts(found.params)
   if model is None:
     fits = (name for name in _MODELS if set(_MODELS[name][0]) <= set(held))
     model = next(fits)
   needed, taken = _MODELS[model]
-  lacking = [part for part in needed if part not in held]
-  if lacking:
+  if lacking := [part for part in needed if part not in held]:
     raise errors.UserError(
       f'the source lacks {" and ".join(lacking)}, which --model={model} needs; '
       'leave --model out to write what there is.'
     )
-  return rename.keep_parts(params, {*needed, *taken})
-
-
-def choose_activation(
-  config: bert_config.BertConfig, activation: str | None
-) -> bert_config.BertConfig:
-  """Returns the config with `gelu` (by erf) or `gelu_tanh`; None keeps it."""
-  if activation is None:
-    return config
-  if config.activation not in _ACTIVATIONS:
-    raise errors.UserError(
-      f'--activation={activation} is for models with {" or ".join(_ACTIVATIONS)}'
-      f', and the source has {config.activation}; leave --activation out.'
-    )
-  return dataclasses.replace(config, activation=activation)
-
-
-def describe(
-  found: source.Source, params: Any, head: classifier.Head | None
-) -> list[str]:
-  """Returns what was missing, left over and not written, as lines."""
-  report, kept = found.report, rename.list_parts(params)
-  dropped = [
-    part for part in rename.list_parts(found.params) if part not in kept
-  ]
-  if found.head is not None and head is None:
-    dropped.append('classifier')
-  slots = [name for name in report.left_over if google.is_slot(name)]
-  rest = [name for name in report.left_over if not google.is_slot(name)]
-  lines = []
-  for title, names in (
-    ('not in the source', report.missing),
-    ('in the source, but not used', rest),
-    ('left out, as the model has no place for it', dropped),
-  ):
-    if names:
-      lines.append(f'{title} ({len(names)}): {errors.listing(names)}')
-  if slots:
-    lines.append(
-      f"skipped, the optimizer's ({len(slots)}): {errors.listing(slots, most=3)}"
-    )
-  return lines
+  return rename.keep_parts(found.params, {*needed, *taken})
 
 
 def main():
@@ -130,16 +81,22 @@ def main():
   jax.config.update('jax_platforms', 'cpu')
   given = flags.FLAGS
   # `from` is a Python keyword.
-  path, target = given['from'].value, given.to
+  path, target, lines = given['from'].value, given.to, []
   found = source.read(path, given.step)
-  config = choose_activation(found.config, given.activation)
-  params = choose(found.params, given.model)
-  card, lines = None, []
-  if config != found.config:
-    lines.append(
-      f'activation: {found.config.activation} in the source, '
-      f'{config.activation} as written (--activation)'
+  config, report, card = found.config, found.report, None
+  if given.activation and config.activation not in _ACTIVATIONS:
+    raise errors.UserError(
+      f'--activation={given.activation} is for models with '
+      f'{" or ".join(_ACTIVATIONS)}, and the source has {config.activation}; '
+      'leave --activation out.'
     )
+  if given.activation and given.activation != config.activation:
+    lines.append(
+      f'activation: {config.activation} in the source, {given.activation} as '
+      'written (--activation)'
+    )
+    config = dataclasses.replace(config, activation=given.activation)
+  params = _choose(found, given.model)
   head = found.head if given.model is None else None
   if found.step is not None and found.head is None:
     try:
@@ -149,10 +106,20 @@ def main():
       lines.append(f'no model card: {error}')
   about = card, head, found.trained_length
   hugging_face.export(target, params, config, found.tokenizer, *about)
-  print(f'wrote {target}, from {found.origin}')
-  lines += describe(found, params, head)
-  for line in lines:
-    print(f'  {line}')
+  parts = rename.list_parts(params)
+  dropped = [x for x in rename.list_parts(found.params) if x not in parts]
+  dropped += ['classifier'] if found.head is not head else []
+  slots = [name for name in report.left_over if google.is_slot(name)]
+  rest = [name for name in report.left_over if not google.is_slot(name)]
+  for title, names, most in (
+    ('not in the source', report.missing, 6),
+    ('in the source, but not used', rest, 6),
+    ('left out, as the model has no place for it', dropped, 6),
+    ("skipped, the optimizer's", slots, 3),
+  ):
+    if names:
+      lines.append(f'{title} ({len(names)}): {errors.listing(names, most)}')
+  print('\n  '.join([f'wrote {target}, from {found.origin}', *lines]))
 
 
 if __name__ == '__main__':

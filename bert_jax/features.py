@@ -35,48 +35,37 @@ from bert_jax.inference import (
   source,
   trained_length,
 )
-from bert_jax.runtime import cli, files, progress
+from bert_jax.runtime import cli, drawing, files, progress
 from bert_jax.tokenization import unknown
 
 
-def save(path: str, features: Iterable[hidden_states.Features], total: int):
-  """Writes features, one by one and atomically, to a file for numpy.load.
+def write(path: str, features: Iterable[hidden_states.Features], total: int):
+  """Writes features, one by one, to a file for numpy.load.
 
-  Sentence i is saved as `tokens_i`, `hidden_i` and, if computed, `attention_i`.
+  Like numpy.savez, which would need all arrays at once.
   """
-  with progress.Progress(total, 'sentences', 'features') as bar:
-    files.write_file(path, lambda new: _write(new, features, bar))
-
-
-def _write(path, features, bar):
-  # Like numpy.savez, which would need all arrays at once.
-  with zipfile.ZipFile(path, 'w') as archive:
-    for i, found in enumerate(features):
-      arrays = {'tokens': np.array(found.tokens), 'hidden': found.hidden}
-      if found.attention is not None:
-        arrays['attention'] = found.attention
-      for name, array in arrays.items():
-        with archive.open(f'{name}_{i}.npy', 'w', force_zip64=True) as entry:
-          np.lib.format.write_array(entry, array, allow_pickle=False)
+  with (
+    zipfile.ZipFile(path, 'w') as archive,
+    progress.Progress(total, 'sentences', 'features') as bar,
+  ):
+    for i, one in enumerate(features):
+      for name, array in one._asdict().items():
+        if array is not None:
+          with archive.open(f'{name}_{i}.npy', 'w', force_zip64=True) as entry:
+            np.lib.format.write_array(entry, np.array(array))
       bar.update(1)
 
 
-def read_texts(path: str) -> list[str | tuple[str, str]]:
-  """Reads a sentence per line, or a pair; the file may be compressed."""
-  lines = table_files.read_text(path).split('\n')
-  if not lines[-1]:
-    lines.pop()
-  if not lines:
+def split_lines(lines: Iterable[str], path: str) -> list[tuple[str, ...]]:
+  """Returns the sentence, or pair, of each line."""
+  rows = [tuple(line.removesuffix('\r').split('\t')) for line in lines]
+  if not rows:
     raise errors.UserError(f'{path} has no sentence; give a file with some.')
-  return [_split(line, i, path) for i, line in enumerate(lines, 1)]
-
-
-def _split(line, number, path):
-  texts = tuple(line.removesuffix('\r').split('\t'))
-  if len(texts) > 2:
-    problem = f'has {len(texts)} texts with tabs between; give one or a pair.'
-    raise errors.at_line(path, number, problem)
-  return texts[0] if len(texts) == 1 else texts
+  for number, row in enumerate(rows, 1):
+    if len(row) > 2:
+      problem = f'has {len(row)} texts with tabs between; give one or a pair.'
+      raise errors.at_line(path, number, problem)
+  return rows
 
 
 def _define_flags():
@@ -93,47 +82,46 @@ def _define_flags():
   flags.DEFINE_string(
     'attention_plot', None, 'A .png to draw the attention of one sentence in.'
   )
-  flags.DEFINE_integer(
-    'layer', None, 'Layer to draw, from 0; by default the last.'
-  )
+  flags.DEFINE_integer('layer', -1, 'Layer to draw, from 0; -1 is the last.')
   flags.DEFINE_integer('head', None, 'Head to draw, from 0; by default all.')
   flags.mark_flag_as_required('model')
 
 
 def main(argv: list[str]):
   f = flags.FLAGS
-  texts = [_split(text, i, 'the arguments') for i, text in enumerate(argv[1:])]
-  _check_flags(f, texts)
-  texts = texts or read_texts(f.input)
-  if f.attention_plot and len(texts) != 1:
-    raise errors.UserError(
-      f'--attention_plot draws one sentence, not {len(texts)}; give it as an '
-      'argument, in quotes.'
-    )
+  _check_flags(f, argv[1:])
+  name, lines = f.input or 'the sentences', argv[1:]
+  if f.input:
+    lines = table_files.read_text(f.input).removesuffix('\n').split('\n')
+  texts = split_lines(lines if lines != [''] else [], name)
   model = source.read(f.model)
-  if f.attention_plot:
-    attention_plot.check(model.config, f.layer, f.head)
-  given = [(x,) if isinstance(x, str) else x for x in texts]
-  rows = [model.tokenizer.encode(*x)['input_ids'] for x in given]
-  flat = [text for one in given for text in one]
-  name = f.input or 'the sentences'
+  rows = [model.tokenizer.encode(*text)['input_ids'] for text in texts]
+  flat = [text for row in texts for text in row]
   unknown.tell(model.tokenizer, np.concatenate(rows), flat, name)
   trained_length.warn(model, map(len, rows))
   find = functools.partial(
     hidden_states.extract, model.params, model.config, model.tokenizer, texts
   )
   if f.output:
-    save(f.output, find(f.layers, f.attention, f.batch_size), len(texts))
+    features = find(f.layers, f.attention, f.batch_size)
+    files.write_file(f.output, lambda new: write(new, features, len(texts)))
     print(f'wrote {f.output}: {errors.count(len(texts), "sentence")}')
   if f.attention_plot:
-    (one,) = find('last', attention=True)
-    attention_plot.draw(
-      f.attention_plot, one.tokens, one.attention, f.layer, f.head
-    )
-    print(f'wrote {f.attention_plot}: {" ".join(one.tokens)}')
+    _draw(f, model.config, *find('last', attention=True))
 
 
-def _check_flags(f, texts):
+def _draw(f, config, sentence):
+  layer = range(config.num_layers)[f.layer]
+  heads = range(config.num_heads)
+  maps = {
+    f'layer {layer}, head {head}': sentence.attention[layer, head]
+    for head in (heads if f.head is None else [heads[f.head]])
+  }
+  attention_plot.draw(f.attention_plot, sentence.tokens, maps)
+  print(f'wrote {f.attention_plot}: {" ".join(sentence.tokens)}')
+
+
+def _check_flags(f, sentences):
   if not f.output and not f.attention_plot:
     raise errors.UserError(
       '--output is missing; name a .npz to write, or a picture with '
@@ -143,12 +131,18 @@ def _check_flags(f, texts):
     cli.require_beside(name, 'output')
   for name in ('layer', 'head'):
     cli.require_beside(name, 'attention_plot')
-  if bool(f.input) == bool(texts):
+  if bool(f.input) == bool(sentences):
     raise errors.UserError(
       'give sentences either in a file, --input, or as arguments in quotes.'
     )
   if f.input and f.output:
     cli.require_other(f.output, f.input)
+  if f.attention_plot:
+    drawing.import_matplotlib()
+    if len(sentences) != 1:
+      raise errors.UserError(
+        '--attention_plot draws one sentence; give it as an argument, in quotes.'
+      )
 
 
 if __name__ == '__main__':

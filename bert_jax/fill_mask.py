@@ -17,7 +17,6 @@ from absl import flags
 from bert_jax import errors
 from bert_jax.inference import fill, source, trained_length
 from bert_jax.runtime import cli
-from bert_jax.tokenization.tokenizer import Tokenizer
 
 _BAR = 24  # length of the bar for a probability of 1, characters
 
@@ -35,17 +34,11 @@ def describe(sentence: str, guesses: Sequence[list[tuple[str, float]]]) -> str:
   return '\n'.join(lines)
 
 
-def _count_unknown(tokenizer: Tokenizer, sentence: str) -> int:
-  """Returns how many words the vocabulary cannot spell."""
-  ids = tokenizer.encode(sentence)['input_ids']
-  return ids.count(tokenizer.unk_id) - sentence.count('[UNK]')
-
-
 def _define_flags():
   flags.DEFINE_string(
     'model', None, 'A run, its export or another trained model.'
   )
-  flags.DEFINE_integer('top', 5, 'How many words to show for each [MASK].')
+  flags.DEFINE_integer('top', 5, 'How many words to show for each [MASK].', 1)
   flags.mark_flag_as_required('model')
 
 
@@ -58,18 +51,12 @@ def main(argv: list[str]):
       'no sentence; write one in quotes, such as "the [MASK] barked ."'
     )
   model = source.read_with_mlm(flags.FLAGS.model)
-  rows = (model.tokenizer.encode(x)['input_ids'] for x in sentences)
+  rows = [model.tokenizer.encode(x)['input_ids'] for x in sentences]
   trained_length.warn(model, map(len, rows))
-  for i, sentence in enumerate(sentences):
-    guesses = fill.fill(
-      model.params,
-      model.config,
-      model.tokenizer,
-      sentence,
-      flags.FLAGS.top,
-    )
+  for i, (sentence, ids) in enumerate(zip(sentences, rows, strict=True)):
+    guesses = fill.fill(*model[:3], sentence, flags.FLAGS.top)
     print(('\n' if i else '') + describe(sentence, guesses))
-    if unknown := _count_unknown(model.tokenizer, sentence):
+    if unknown := ids.count(model.tokenizer.unk_id) - sentence.count('[UNK]'):
       count = errors.count(unknown, 'word')
       print(
         f"WARNING: {count} of it cannot be spelt by the model's vocabulary",

@@ -101,8 +101,7 @@ def check_early(config: config_dict.ConfigDict):
   config_check.check(config)
   # Of fine-tuning, 'train=FILE,dev=FILE'; prepared data need no input.
   inputs = [x.rpartition('=')[2] for x in config.data.input.split(',')]
-  paths = [] if config.data.dir else filter(sources.is_file, inputs)
-  for path in paths:
+  for path in [] if config.data.dir else filter(sources.is_file, inputs):
     if not storage.is_remote(path):
       text_files.expand(path)
 

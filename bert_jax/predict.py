@@ -79,18 +79,14 @@ def predict_texts(
   from bert_jax.inference import source
   from bert_jax.tokenization import unknown
 
-  named = isinstance(model, str)
-  found = source.read(model) if named else model
-  path, head = model if named else found.origin, found.head
+  path = model if isinstance(model, str) else model.origin
+  found = source.read(model) if isinstance(model, str) else model
   predictions.check_head(path, found)
+  head = found.head
   if head.task not in ('classification', 'multi_label'):
     raise errors.UserError(
       f'{path} is a model for {head.task}, not for classes or numbers of texts; '
       'predict for a file.'
-    )
-  if pairs is not None and len(pairs) != len(texts):
-    raise errors.UserError(
-      f'{len(pairs):,} pairs for {len(texts):,} texts; give one for each text.'
     )
   if not len(texts):  # also of an array
     return []

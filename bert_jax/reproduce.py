@@ -59,15 +59,13 @@ def main() -> int:
   command = shlex.join(['python', '-m', 'bert_jax.reproduce', *sys.argv[1:]])
   overrides = config_flags.get_override_values(flag)
   for results, failed in share.work(directory, todo, overrides):  # noqa: B007
-    for run in todo:
-      if run.name in results and run.name not in counts:
-        folder = os.path.join(directory, run.name)
-        counts[run.name] = claims.read_counts(run, folder)
+    for run in (x for x in todo if x.name in results.keys() - counts.keys()):
+      folder = os.path.join(directory, run.name)
+      counts[run.name] = claims.read_counts(run, folder)
     done = plan.describe(todo, directory, given.gflops)
     about = f'`{command}`\n\n{done}'
     text = claims.render(table, cells, results, counts, about)
-    with errors.explaining(f'cannot write {path}'):
-      files.write_text(path, text)
+    files.write_text(path, text)
     print(done, flush=True)
   print(path)
   return share.report_failures(failed)
@@ -76,8 +74,7 @@ def main() -> int:
 def _read_table(name, c, file):
   """Returns a table of the tables.py beside the config `c` in `file`."""
   path = os.path.join(os.path.dirname(file.partition(':')[0]), 'tables.py')
-  with errors.explaining(f'cannot read {path}', 'copy configs/tables.py.'):
-    tables = runpy.run_path(path)['get_tables'](c)
+  tables = runpy.run_path(path)['get_tables'](c)
   if name not in tables:
     raise errors.UserError(f'--table={name} is not one of {", ".join(tables)}.')
   return tables[name]

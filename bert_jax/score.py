@@ -57,9 +57,9 @@ def _read_file(path: str, name: str, two_lines: bool) -> Iterator[tuple]:
     return
   lines = [line.strip() for line in table_files.read_text(path).split('\n')]
   lines = [line for line in lines if line]
-  for line in (x for x in lines if '\t' in x):
+  if tabs := [line for line in lines if '\t' in line]:
     raise errors.UserError(
-      f'{path} has a tab in {line!r}; give pairs in a .tsv file, or no tab.'
+      f'{path} has a tab in {tabs[0]!r}; give pairs in a .tsv file, or no tab.'
     )
   if two_lines and len(lines) % 2:
     raise errors.UserError(
@@ -71,27 +71,27 @@ def _read_file(path: str, name: str, two_lines: bool) -> Iterator[tuple]:
     yield from ((None, (line,)) for line in lines)
 
 
-def _tokenize(model, items) -> list[list[int]]:
-  """Returns the ids of all texts, and prints the share that is unknown."""
-  texts = [text for _, texts in items for text in texts]
-  ids = model.tokenizer.ids(texts)
-  flat = np.concatenate([*ids, []])
-  unknown.tell(model.tokenizer, flat, texts, 'the sentences')
-  return ids
+def score_pairs(
+  model: source.Source,
+  names: Sequence[str],
+  sentences: Sequence[list[int]],
+  full: bool = False,
+) -> list:
+  """Returns a table: a head, a row for each paradigm, and their mean.
 
-
-def score_pairs(model: source.Source, items: list, full: bool = False) -> list:
-  """Returns a table: a head, a row for each paradigm, and their mean."""
-  tokenizer, words = model.tokenizer, []
-  sentences = _tokenize(model, items)
+  Two sentences, as ids, are a pair, of the paradigm that `names` has for it.
+  """
   pairs = [*zip(sentences[::2], sentences[1::2], strict=True)]
   # With a causal model, a word also changes the scores of later words.
   full = full or model.config.causal
-  for pair in pairs:
-    words += pseudo_likelihood.choose_words(*pair, tokenizer, full)
+  words = [
+    of
+    for pair in pairs
+    for of in pseudo_likelihood.choose_words(*pair, model.tokenizer, full)
+  ]
   good, bad = pseudo_likelihood.score(model, sentences, words).reshape(-1, 2).T
-  missing = [tokenizer.unk_id in a + b for a, b in pairs]
-  names, of = np.unique([name for name, _ in items], return_inverse=True)
+  missing = [model.tokenizer.unk_id in a + b for a, b in pairs]
+  names, of = np.unique(names, return_inverse=True)
   sizes, missing = np.bincount(of), np.bincount(of, missing).astype(int)
   share = np.bincount(of, (good > bad) + (good == bad) / 2) / sizes
   low, high = np.transpose([*map(metrics.find_wilson, share, sizes)])
@@ -112,21 +112,23 @@ def main():
   given = flags.FLAGS
   paths = [y for x in given.input.split(',') for y in text_files.expand(x)]
   cli.require_other(given.output, *paths)
-  items = read_items(paths, given.two_lines)
+  names, units = zip(*read_items(paths, given.two_lines), strict=True)
   model = source.read_with_mlm(given.model)
-  if items[0][0] is None:
-    ids = _tokenize(model, items)
+  texts = [text for unit in units for text in unit]
+  ids = model.tokenizer.ids(texts)
+  flat = np.concatenate([*ids, []])
+  unknown.tell(model.tokenizer, flat, texts, 'the sentences')
+  if names[0] is None:
     words = [pseudo_likelihood.split_words(x, model.tokenizer) for x in ids]
     scores = pseudo_likelihood.score(model, ids, words)
     numbers = map(table_files.format_number, scores)
-    texts = (text for _, (text,) in items)
     rows = [('score', 'sentence'), *zip(numbers, texts, strict=True)]
   else:
-    rows = score_pairs(model, items, given.full)
+    rows = score_pairs(model, names, ids, given.full)
     print(cards.make_table(rows[0], rows[1:]))
   write = functools.partial(table_files.write_table, rows=rows)
   files.write_file(given.output, write)
-  print(f'wrote {given.output}: {len(items):,} scored by {model.origin}')
+  print(f'wrote {given.output}: {len(units):,} scored by {model.origin}')
 
 
 def _define_flags():

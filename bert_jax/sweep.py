@@ -49,14 +49,11 @@ def main() -> int:
     )
   runs = grid.parse(given.grid, config, config_flags.get_config_filename(flag))
   share.claim_directory(directory, config, runs)
-  overrides, path = (
-    config_flags.get_override_values(flag),
-    paths.results(directory),
-  )
+  overrides = config_flags.get_override_values(flag)
+  path = paths.results(directory)
   for results, failed in share.work(directory, runs, overrides):  # noqa: B007
     summary = table.summarise(runs, results)
-    with errors.explaining(f'cannot write {path}'):
-      files.write_json(path, summary)
+    files.write_json(path, summary)
   print('\n'.join(['', *table.render(summary), *table.describe_best(summary)]))
   if summary['glue'] and summary['glue']['tasks']:
     _submit(directory, summary['glue'], config)
@@ -64,13 +61,13 @@ def main() -> int:
   return share.report_failures(failed)
 
 
-def _submit(directory, found, config):
+def _submit(directory, glue, config):
   """Prints the mean over tasks of GLUE, and writes what its leaderboard takes."""
   from bert_jax.finetuning import leaderboard
 
-  best = {k: x for k, x in found['tasks'].items() if k != leaderboard.LEFT_OUT}
+  best = {k: x for k, x in glue['tasks'].items() if k != leaderboard.LEFT_OUT}
   if best:
-    print(f'mean over {", ".join(best)} (without WNLI): {found["mean"]:.4f}')
+    print(f'mean over {", ".join(best)} (without WNLI): {glue["mean"]:.4f}')
   path = os.path.join(directory, 'submission.zip')
   runs = {k: os.path.join(directory, x['run']) for k, x in best.items()}
   missing = leaderboard.write(path, runs, config)

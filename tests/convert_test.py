@@ -94,14 +94,6 @@ def test_model_chooses_the_class_and_what_is_written(
   assert architecture.encode() in config
 
 
-def test_hugging_face_names_have_a_prefix_only_beside_heads(tmp_path):
-  path = models.export_to(tmp_path / 'theirs')
-  run_main(path, tmp_path / 'encoder', '--model=encoder')
-  written = all_bytes(tmp_path / 'encoder')['model.safetensors']
-  assert b'"embeddings.word_embeddings.weight"' in written
-  assert b'"pooler.dense.bias"' in written and b'bert.' not in written
-
-
 def test_the_most_there_is_is_written(tmp_path, capsys):
   for heads, in_hf in (
     (('mlm', 'pooler'), ['encoder', 'mlm']),
@@ -170,13 +162,6 @@ def test_activation_gives_a_model_the_gelu_of_google(tmp_path, capsys):
   params, config, *_ = hugging_face.read(target)
   assert config.activation == 'gelu_tanh'
   models.assert_same(params, models.make_params())
-
-
-def test_activation_that_is_the_source_s_changes_nothing(tmp_path, capsys):
-  path, target = save_exact_gelu(tmp_path / 'hf'), str(tmp_path / 'other')
-  run_main(path, target, '--activation=gelu')
-  assert 'in the source' not in capsys.readouterr().out
-  assert all_bytes(target) == all_bytes(path)
 
 
 def test_an_activation_that_is_no_gelu_is_refused(tmp_path):

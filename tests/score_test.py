@@ -14,6 +14,12 @@ from tests.inference import fill_test, pseudo_likelihood_test
 MODEL = pseudo_likelihood_test.certain()
 
 
+def score_pairs(model, items, *more):
+  names, pairs = zip(*items, strict=True)
+  ids = model.tokenizer.ids([text for pair in pairs for text in pair])
+  return score.score_pairs(model, names, ids, *more)
+
+
 def write(path, *lines):
   path.write_text(''.join(f'{line}\n' for line in lines), encoding='utf-8')
   return str(path)
@@ -83,7 +89,7 @@ def test_ties_count_half_and_unknown_words_are_counted():
     ('y', ('dog ran', 'cat sat')),  # 1/32 against none
   ]
   # Wilson's interval of 8 out of 10 is (0.490, 0.943).
-  assert score.score_pairs(MODEL, items) == [
+  assert score_pairs(MODEL, items) == [
     ('paradigm', 'accuracy', 'low', 'high', 'pairs', 'with [UNK]'),
     ('x', '80.0', '49.0', '94.3', '10', '0'),
     ('y', '75.0', '30.1', '95.4', '4', '1'),
@@ -100,7 +106,7 @@ def test_the_word_that_differs_decides_unless_all_are_asked_for(monkeypatch):
 
   monkeypatch.setattr(pseudo_likelihood, 'score', note)
   items = [('x', ('the cat sat', 'the dog sat')), ('x', ('the', 'the'))]
-  score.score_pairs(MODEL, items)
+  score_pairs(MODEL, items)
   assert asked == [[(1, 2)], [(1, 2)], [], []]
   words = [(0, 1), (1, 2), (2, 3)]
   for model, full in (
@@ -108,7 +114,7 @@ def test_the_word_that_differs_decides_unless_all_are_asked_for(monkeypatch):
     (pseudo_likelihood_test.mixed(causal=True), False),
   ):
     asked.clear()
-    score.score_pairs(model, items, full)
+    score_pairs(model, items, full)
     assert asked == [words, words, [], []]
 
 

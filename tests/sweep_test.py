@@ -8,7 +8,6 @@ import pytest
 
 from bert_jax import errors
 from bert_jax import sweep as command
-from bert_jax.experiments import share
 from tests import commands, processes
 from tests.finetuning import made
 
@@ -23,19 +22,6 @@ def test_pretraining_is_refused(tmp_path):
   with pytest.raises(errors.UserError, match='pre-training does not have'):
     commands.run(command, *given, '--grid=seed=1')
   assert not (tmp_path / 'sweep').exists()
-
-
-def test_results_that_cannot_be_written_are_one_line(tmp_path, monkeypatch):
-  monkeypatch.setattr(share, 'claim_directory', lambda *_: None)
-  monkeypatch.setattr(share, 'work', lambda *_: [({}, {})])
-  (tmp_path / 'results.json').mkdir()
-  given = (
-    f'--workdir={tmp_path}',
-    '--config=configs/classify.py',
-    '--grid=seed=1',
-  )
-  with pytest.raises(errors.UserError, match='cannot write .*results.json: Is'):
-    commands.run(command, *given)
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 import unicodedata
-from typing import Any
+from typing import Any, NamedTuple
 
 # The effect of another value on a run that has begun: the result stays the
 # same; only rounding or random numbers of the same distribution change; it is
@@ -14,8 +14,7 @@ SAME_RESULT, SAME_MEANING, ANOTHER = 'result', 'meaning', 'another'
 _CONTROL = {'Cc', 'Cs', 'Zl', 'Zp'}
 
 
-@dataclasses.dataclass(frozen=True)
-class Range:
+class Range(NamedTuple):
   """Bounds of a number, and of each number of a tuple."""
 
   least: float | None = None
@@ -25,25 +24,18 @@ class Range:
 
   def find_problem(self, value: Any) -> str:
     """Returns what is wrong with a value; '' if nothing is."""
+    bounds = [
+      ('at least', self.least, lambda x: x >= self.least),
+      ('above', self.above, lambda x: x > self.above),
+      ('at most', self.most, lambda x: x <= self.most),
+      ('below', self.below, lambda x: x < self.below),
+    ]
+    bounds = [x for x in bounds if x[1] is not None]
     numbers = value if isinstance(value, tuple) else (value,)
-    if all(map(self._holds, numbers)):
+    if all(holds(x) for *_, holds in bounds for x in numbers):
       return ''
-    bounds = {
-      'at least': self.least,
-      'above': self.above,
-      'at most': self.most,
-      'below': self.below,
-    }
-    allowed = [f'{k} {x}' for k, x in bounds.items() if x is not None]
-    return f'={value} must be {" and ".join(allowed)}'
-
-  def _holds(self, number) -> bool:
-    return (
-      (self.least is None or number >= self.least)
-      and (self.above is None or number > self.above)
-      and (self.most is None or number <= self.most)
-      and (self.below is None or number < self.below)
-    )
+    allowed = ' and '.join(f'{words} {bound}' for words, bound, _ in bounds)
+    return f'={value} must be {allowed}'
 
 
 class Choice(tuple):
@@ -53,14 +45,12 @@ class Choice(tuple):
     return super().__new__(cls, values)
 
   def find_problem(self, value: str) -> str:
-    """Returns what is wrong with a value; '' if nothing is."""
     return (
       '' if value in self else f'={value!r} is not one of {", ".join(self)}'
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
   """A text of one line.
 
   Attributes:
@@ -73,7 +63,6 @@ class Text:
   form: str = ''
 
   def find_problem(self, value: str) -> str:
-    """Returns what is wrong with a value; '' if nothing is."""
     if not (value or self.may_be_empty):
       return ' is empty'
     if _CONTROL & set(map(unicodedata.category, value)):
@@ -89,7 +78,7 @@ class Field:
 
   Attributes:
     default: its value unless given; shows its type.
-    allowed: its values; None for true and false.
+    allowed: its values, of text any if not given, of others true and false.
     resume: what another value does to a run that has begun.
     example: shows the type of a tuple whose default is empty.
     in_runs: a further meaning, except in commands that prepare data.
@@ -97,7 +86,7 @@ class Field:
 
   default: Any
   meaning: str
-  allowed: Range | Choice | Text | None = None
+  allowed: Range | Choice | Text = Text()
   resume: str = ANOTHER
   example: Any = None
   in_runs: str = ''
@@ -117,7 +106,9 @@ class Field:
       one = self.like[0] if isinstance(self.like, tuple) else self.like
       more = ', of whole numbers' if type(one) is int else ''
       return f'{name}={value!r} must be of the type of {self.like!r}{more}'
-    problem = self.allowed.find_problem(value) if self.allowed else ''
+    if isinstance(value, bool):
+      return ''
+    problem = self.allowed.find_problem(value)
     return problem and name + problem
 
 

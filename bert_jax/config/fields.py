@@ -28,7 +28,7 @@ _EPSILON = Range(1e-37, below=1)
 _DECAY = Range(0, 0.999999)  # float32 rounds larger values to 1
 _TOKENS = Range(1, below=2**16)
 _DTYPE = Choice('float32', 'bfloat16')
-_FREE = Text()
+_GIVEN = Text(may_be_empty=False)
 _LANGUAGE = Text(
   may_be_empty=False,
   # ISO 639 and, with a script or variety, what sentencex knows: zh-hans.
@@ -40,9 +40,7 @@ _LANGUAGE = Text(
 )
 
 FIELDS: dict[str, Field] = {
-  'task': Field(
-    'pretraining', 'one of `bert_jax.tasks`', Text(may_be_empty=False)
-  ),
+  'task': Field('pretraining', 'one of `bert_jax.tasks`', _GIVEN),
   'seed': Field(
     0,
     'seed of data, masks, initial weights and dropout',
@@ -58,7 +56,6 @@ FIELDS: dict[str, Field] = {
     'a trained model to start from, with its sizes and vocabulary: the workdir '
     'of a run, its checkpoint of a step (WORKDIR@STEP) or another model that '
     'bert_jax.convert reads; empty is new weights; the optimizer starts afresh',
-    _FREE,
   ),
   'resize_positions': Field(
     False,
@@ -67,8 +64,7 @@ FIELDS: dict[str, Field] = {
   ),
   'profile_steps': Field(
     0,
-    'updates to trace for xprof, after the first steps of the run, so without '
-    'compiling; 0 is off',
+    'updates to trace for xprof, after the first of the run; 0 is off',
     _STEPS_OR_0,
     SAME_RESULT,
   ),
@@ -77,17 +73,12 @@ FIELDS: dict[str, Field] = {
   'model.hidden_size': Field(768, 'units of a hidden state', Range(1, 2**16)),
   'model.num_heads': Field(12, 'attention heads of a layer', Range(1, 2**16)),
   'model.mlp_size': Field(3072, 'hidden units of the MLP', Range(1, 2**18)),
-  'model.max_positions': Field(
-    512, 'tokens of a row, at most', Range(8, 2**16)
-  ),
+  'model.max_positions': Field(512, 'most tokens of a row', Range(8, 2**16)),
   'model.dropout': Field(
-    0.1,
-    "dropout rate of embeddings and of each sublayer's output, rounded to "
-    '256ths',
-    _SHARE,
+    0.1, 'dropout rate of embeddings and sublayers, in 256ths', _SHARE
   ),
   'model.attention_dropout': Field(
-    0.1, "dropout rate of attention's probabilities, rounded to 256ths", _SHARE
+    0.1, "dropout rate of attention's probabilities, in 256ths", _SHARE
   ),
   'model.activation': Field(
     'gelu_tanh',
@@ -134,7 +125,7 @@ FIELDS: dict[str, Field] = {
     'files, globs, folders, gs://…, tfds:NAME/CONFIG:SPLIT or python-docs, '
     'separated by commas: text, WikiExtractor pages, MediaWiki dumps, JSON; '
     'also .gz .bz2 .xz .zst',
-    Text(may_be_empty=False),
+    _GIVEN,
     in_runs='for fine-tuning a folder, or train=FILE,dev=FILE,test=FILE',
   ),
   'data.weights': Field(
@@ -163,13 +154,9 @@ FIELDS: dict[str, Field] = {
     'accents',
     _LANGUAGE,
   ),
-  'data.field': Field(
-    'text', 'field of JSON and TFDS with the text', Text(may_be_empty=False)
-  ),
+  'data.field': Field('text', 'field of JSON and TFDS with the text', _GIVEN),
   'data.min_chars': Field(
-    50,
-    'characters; shorter documents are dropped',
-    Range(0, 2**31 - 1),
+    50, 'characters; shorter documents are dropped', Range(0, 2**31 - 1)
   ),
   'data.max_documents': Field(
     0,
@@ -180,7 +167,6 @@ FIELDS: dict[str, Field] = {
   'data.vocab': Field(
     '',
     'the vocabulary, a file with one entry per line',
-    _FREE,
     in_runs="empty trains one on the input or, with init_from, is the source's",
   ),
   'data.vocab_size': Field(
@@ -222,8 +208,7 @@ FIELDS: dict[str, Field] = {
     "share of each input's text kept for evaluation; of an input below 25 MB "
     'up to a tenth, see docs/data.md',
     Range(above=0, most=0.9),
-    in_runs='for fine-tuning, share of the training rows if there is no dev '
-    'file',
+    in_runs='for fine-tuning, share of the training rows without a dev file',
   ),
   'data.shards': Field(
     0,
@@ -232,8 +217,7 @@ FIELDS: dict[str, Field] = {
   ),
   'data.workers': Field(
     -1,
-    'processes that prepare data, besides the main one: -1 is one per core, 0 '
-    'is none, so that the main process prepares data itself',
+    'processes that prepare data, besides the main one: -1 is one per core',
     _PROCESSES,
     SAME_RESULT,
   ),
@@ -247,30 +231,26 @@ FIELDS: dict[str, Field] = {
   'data.dir': Field(
     '',
     'directory of prepared data, local or gs://; empty is WORKDIR/data',
-    _FREE,
-    SAME_RESULT,  # its data is compared by hash
+    resume=SAME_RESULT,  # its data is compared by hash
   ),
   # Columns of the files that a model is fine-tuned on, other than GLUE's. For
   # tagging, columns by number: of the word (0) and of the tag (-1, the last).
-  'data.text': Field('', 'column of the text', _FREE),
+  'data.text': Field('', 'column of the text'),
   'data.pair': Field(
-    '', 'column of the second text of a pair; empty for single texts', _FREE
+    '', 'column of the second text of a pair; empty for single texts'
   ),
-  'data.label': Field('', 'column of the label', _FREE),
+  'data.label': Field('', 'column of the label'),
   'data.choices': Field(
     '',
     'for choices: a JSONL field with a list, or the beginning of the names of '
     'columns that are numbered from 0 or 1',
-    _FREE,
   ),
   # What follows from the data is filled in before the run starts: phases.steps,
   # optimizer.warmup_steps and, if 0, learning_rate, phases.seq_length (lowered
   # to the longest row's) and, with init_from, model, data.vocab_size, lowercase
   # and strip_accents, and objective.
   'finetuning.glue': Field(
-    '',
-    'a task of GLUE, such as rte; empty is files with the columns above',
-    _FREE,
+    '', 'a task of GLUE, such as rte; empty is files with the columns above'
   ),
   'finetuning.epochs': Field(
     0.0,
@@ -286,7 +266,7 @@ FIELDS: dict[str, Field] = {
     Choice('last', 'best'),
   ),
   'finetuning.head_dropout': Field(
-    0.1, 'dropout rate before the head, rounded to 256ths', _SHARE
+    0.1, 'dropout rate before the head, in 256ths', _SHARE
   ),
   'finetuning.head_bias': Field(
     'zeros',
@@ -326,7 +306,6 @@ FIELDS: dict[str, Field] = {
     '',
     'for classification, such as macro_f1,accuracy (finetuning/metrics.py); '
     'models are compared by the first; empty is the usual ones',
-    _FREE,
   ),
   'finetuning.multi_label': Field(
     False,
@@ -334,10 +313,7 @@ FIELDS: dict[str, Field] = {
     'or columns of 0 and 1, separated by commas',
   ),
   'finetuning.doc_stride': Field(
-    128,
-    'for spans: tokens from the beginning of a window of a long passage to '
-    'the beginning of the next',
-    _TOKENS,
+    128, 'for spans: tokens between the begins of two windows', _TOKENS
   ),
   'finetuning.max_query_length': Field(
     64, 'for spans: tokens of a question, at most', _TOKENS
@@ -346,8 +322,7 @@ FIELDS: dict[str, Field] = {
     30, 'for spans: tokens of an answer, at most', _TOKENS
   ),
   'finetuning.unanswerable': Field(
-    False,
-    'for spans: whether a question may have no answer, as in SQuAD 2.0',
+    False, 'for spans: whether a question may have no answer (SQuAD 2.0)'
   ),
   'finetuning.outputs': Field(
     0, 'classes, 1 for a number; filled in from the data', Range(0, 2**20)
@@ -359,9 +334,7 @@ FIELDS: dict[str, Field] = {
     Range(0, below=2**16),
   ),
   'finetuning.num_choices': Field(
-    0,
-    'choices per row, 0 for other tasks; filled in from the data',
-    Range(0, 2**10),
+    0, 'choices per row; filled in from the data', Range(0, 2**10)
   ),
   # The objective of pre-training.
   'objective.kind': Field(
@@ -390,9 +363,7 @@ FIELDS: dict[str, Field] = {
     Range(0, below=2**20),
   ),
   'objective.mask_rate': Field(
-    0.15,
-    "share of each sequence's tokens that are predicted",
-    Range(above=0, below=1),
+    0.15, "predicted share of each sequence's tokens", Range(above=0, below=1)
   ),
   'objective.initial_mask_rate': Field(
     0.0,
@@ -493,7 +464,6 @@ FIELDS: dict[str, Field] = {
     '',
     'regular expression; parameters in whose names it is found are not '
     'trained, such as ^(embeddings|encoder/layer_[0-5])/; empty trains all',
-    _FREE,
   ),
   'optimizer.reduce_dtype': Field(
     'float32',
@@ -550,13 +520,11 @@ FIELDS: dict[str, Field] = {
   'compute.xla_options': Field(
     'auto',
     'NAME=VALUE[ NAME=VALUE] for the compiler; auto chooses by the chip',
-    _FREE,
-    SAME_MEANING,
+    resume=SAME_MEANING,
   ),
   'mesh.model': Field(
     1,
-    'devices along mesh axis `model`, which split each layer; the others split '
-    'the rows',
+    'devices that split each layer; the others split the rows',
     Range(1, 2**16),
     SAME_MEANING,
   ),
@@ -608,11 +576,7 @@ FIELDS: dict[str, Field] = {
 
 
 def declare_fields() -> config_dict.ConfigDict:
-  """Returns every field with its default.
-
-  Fields that an older saved config lacks have the default. Where the paper's
-  models differ, the default is BASE's.
-  """
+  """Returns every field with its default; where models differ, BASE's."""
   c = config_dict.ConfigDict()
   for name, field in FIELDS.items():
     section, _, key = name.rpartition('.')
@@ -626,8 +590,7 @@ def check_fields(c: config_dict.ConfigDict, *prefixes: str):
   """Checks values of fields one by one: all, or those with a prefix."""
   for name, field in FIELDS.items():
     if name.startswith(prefixes or ''):
-      problem = field.find_problem(name, c[name])
-      if problem:
+      if problem := field.find_problem(name, c[name]):
         raise errors.UserError(
           f'{problem}; change the config file or give --config.FIELD=VALUE.'
         )

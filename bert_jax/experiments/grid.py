@@ -51,12 +51,8 @@ def parse(text: str, config: config_dict.ConfigDict, file: str) -> list[Run]:
 
   Names of fields are as in `config.apply_arguments`; glue=all are all tasks.
   """
-  try:
-    items = shlex.split(text)
-  except ValueError as error:
-    raise errors.UserError(f'--grid={text}: {error}.') from None
   axes: dict[str, list] = {}  # {path of a field: values}
-  for item in items or ['']:
+  for item in shlex.split(text) or ['']:
     name, equals, values = item.partition('=')
     if not (name and equals):
       raise errors.UserError(

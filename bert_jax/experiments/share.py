@@ -53,9 +53,7 @@ def claim_directory(
     task, workdir = tasks.get(of), os.path.join(directory, runs[0].name)
     task.check_input(task.take_model(of, workdir))
   claim.make_folder(directory)
-  with errors.explaining(f'cannot write {path}'):
-    is_new = storage.create(path, to_json(config).encode())
-  if not is_new:
+  if not storage.create(path, to_json(config).encode()):
     free = {name for run in runs for name in run.fields}
     _compare(directory, files.read_json(path), config, free)
   for run in runs:

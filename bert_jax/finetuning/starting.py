@@ -163,7 +163,8 @@ def _fill_model(c):
       'that reads from left to right; pre-train one with objective.kind=ltr.'
     )
   if models:
-    transfer.check_length(c)
+    longest = max(c.phases.seq_length)
+    transfer.check_length(longest, c.model.max_positions, c.init_from)
 
 
 def _check_layers(c):
@@ -206,7 +207,7 @@ def _take_over(config, labels, new: Any) -> tuple[Any, dict]:
   paths, models = fine_tuned.list_sources(config), read_models(config)
   if distributed.is_first():
     for path, one in zip(paths, models, strict=True):
-      transfer.warn_of_long_rows(config, path, one)
+      transfer.warn_of_long_rows(max(config.phases.seq_length), path, one)
   model, *beside = models
   if config.finetuning.features == fine_tuned.NO_FEATURES:
     model = _add_head(config, labels, model)

@@ -20,20 +20,14 @@ def fill(
   sentence: str,
   top: int = 5,
 ):
-  """Finds the likeliest words for each [MASK] of a sentence.
+  """Finds the likeliest words for each [MASK] of a sentence, in float32.
 
-  Args:
-    config: of the model. A causal model sees only the words before a mask, or
-      only those after it. Its dtype is ignored: all is computed in float32.
+  A causal model sees only the words before a mask, or only those after it.
 
   Returns:
     For each mask in order, a list of `top` (word piece, probability), the
     likeliest first.
   """
-  if not 1 <= top <= tokenizer.size:
-    raise errors.UserError(
-      f'top={top} is not a number of words from 1 to {tokenizer.size}.'
-    )
   ids = tokenizer.encode(sentence)['input_ids']
   masks = [i for i, token in enumerate(ids) if token == tokenizer.mask_id]
   if not masks:

@@ -14,14 +14,14 @@ NO_FEATURES = 'none'  # finetuning.features if all parameters are trained
 
 
 def list_sources(config: config_dict.ConfigDict) -> list[str]:
-  """Returns the models that a run starts from.
+  """Returns the models that a run starts from: none or one.
 
-  These are one or none; or two, separated by a comma, whose features are joined.
+  Or two, separated by a comma, whose features are joined.
   """
   given = config.init_from
-  if not given or config.finetuning.features == NO_FEATURES:
+  if config.finetuning.features == NO_FEATURES:
     return [given] if given else []
-  return given.split(',')
+  return given.split(',') if given else []
 
 
 def make_module(
@@ -32,20 +32,19 @@ def make_module(
   # Their number is unknown if no data is read, as in preflight.
   common = bert, c.outputs or _OUTPUTS.get(config.task, 2), c.head_dropout
   units = config.model.bilstm
-  if c.features != NO_FEATURES:
-    two = len(list_sources(config)) > 1
-    return frozen_features.FeatureClassifier(
-      *common, units, c.features, two, tokens
-    )
-  return _choose(c.form, tokens, common, units)
+  if c.features == NO_FEATURES:
+    return _choose(c.form, tokens, common, units)
+  two = len(list_sources(config)) > 1
+  return frozen_features.FeatureClassifier(
+    *common, units, c.features, two, tokens
+  )
 
 
 def _choose(form, tokens, common, units):
   if form == 'gpt':
     return classifier.GptClassifier(*common)
-  return (classifier.Tagger if tokens else classifier.Classifier)(
-    *common, units
-  )
+  kind = classifier.Tagger if tokens else classifier.Classifier
+  return kind(*common, units)
 
 
 def list_new_layers(config: config_dict.ConfigDict) -> str:
@@ -88,17 +87,13 @@ def get_settings(
   config: config_dict.ConfigDict,
 ) -> classifier.Spans | classifier.Threshold | None:
   """Returns how outputs become predictions, before any tuning; None for most."""
-  if config.finetuning.multi_label:
+  c = config.finetuning
+  if c.multi_label:
     return classifier.Threshold()
   if config.task != 'spans':
     return None
-  c = config.finetuning
-  return classifier.Spans(
-    c.doc_stride,
-    c.max_query_length,
-    c.max_answer_length,
-    0.0 if c.unanswerable else None,
-  )
+  sizes = c.doc_stride, c.max_query_length, c.max_answer_length
+  return classifier.Spans(*sizes, 0.0 if c.unanswerable else None)
 
 
 def count_flops(module: nn.Module, length: int) -> float:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,7 @@ LAYERS = [x for x in frozen_features.LAYERS if not x.startswith('weighted')]
 _LENGTH_STEP = 32  # tokens
 
 
-@dataclasses.dataclass(frozen=True)
-class Features:
+class Features(NamedTuple):
   """A model's outputs for one sentence or pair of S tokens, without padding.
 
   Attributes:
@@ -53,16 +52,16 @@ def extract(
       layer's hidden states are taken after the final LayerNorm.
   """
   frozen_features.check_layers('layers', layers, config.num_layers)
-  rows = [_encode(config, tokenizer, i, text) for i, text in enumerate(texts)]
+  given = ((text,) if isinstance(text, str) else text for text in texts)
+  rows = [tokenizer.encode(*text) for text in given]
+  ids = [row['input_ids'] for row in rows]
+  for i, row in enumerate(ids, 1):
+    padding.check_length(f'sentence {i}', len(row), config.max_positions)
+  firsts = [row['segment_ids'].count(0) for row in rows]
+  encoded = padding.chain(tokenizer, ids, firsts)
   config = dataclasses.replace(config, dtype='float32')
-  encoded = padding.chain(
-    tokenizer,
-    [row['input_ids'] for row in rows],
-    [row['segment_ids'].count(0) for row in rows],
-  )
   size = min(batch_size, len(rows))
   for start in range(0, len(rows), batch_size):
-    part = rows[start : start + batch_size]
     full = np.minimum(np.arange(start, start + size), len(rows) - 1)
     longest = encoded.lengths[full].max()
     length = padding.round_up(longest, _LENGTH_STEP, config.max_positions)
@@ -70,20 +69,10 @@ def extract(
     hidden, maps = jax.device_get(
       _compute(params, batch, config, layers, attention)
     )
-    for i, row in enumerate(part):
-      n = len(row['input_ids'])
-      yield Features(
-        tokens=tuple(tokenizer.tokens(row['input_ids'])),
-        hidden=hidden[i, ..., :n, :],
-        attention=maps[i, ..., :n, :n] if attention else None,
-      )
-
-
-def _encode(config, tokenizer, i, text):
-  row = tokenizer.encode(*((text,) if isinstance(text, str) else text))
-  count = len(row['input_ids'])
-  padding.check_length(f'sentence {i + 1}', count, config.max_positions)
-  return row
+    for i, row in enumerate(ids[start : start + size]):
+      n = len(row)
+      seen = maps[i, ..., :n, :n] if attention else None
+      yield Features(tuple(tokenizer.tokens(row)), hidden[i, ..., :n, :], seen)
 
 
 @precision.jit_inference('config', 'layers', 'with_attention')

@@ -27,17 +27,12 @@ class Encoded(NamedTuple):
 
   @property
   def lengths(self) -> np.ndarray:
-    """Returns the tokens of each row, int64 [N]."""
     return np.diff(self.ends, prepend=0)
 
   def make_batch(
     self, rows: np.ndarray, length: int, pad_id: int
   ) -> dict[str, np.ndarray]:
-    """Returns `input_ids`, `input_mask` and `segment_ids`, int32 [B, S].
-
-    Args:
-      length: S, at least the tokens of the longest row.
-    """
+    """Returns `input_ids`, `input_mask` and `segment_ids`, int32 [B, S]."""
     shape = len(rows), length
     ids, mask, segments = (np.full(shape, x, np.int32) for x in (pad_id, 0, 0))
     for k, row in enumerate(rows):
@@ -86,16 +81,12 @@ def batch_by_length(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
   """Yields batches of rows of similar length, which need little padding.
 
+  They are the numbers of the rows, [b], at most `size`; the same, filled up with
+  the last, [B]; and the length, see `round_up`.
+
   Args:
-    lengths: tokens of each row.
-    size: rows of a batch, at most.
-    step: see `round_up`, as `most`.
     tokens: of a batch, about: while `size` rows as long as its first, the
       shortest, have more, `size` is halved; None is no limit.
-
-  Yields:
-    The numbers of the rows, [b]; the same, filled up with the last, [B]; and
-    the length.
   """
   by_length, start = np.argsort(lengths, kind='stable'), 0
   while start < len(by_length):

@@ -13,8 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import errors
-from bert_jax.inference import source, trained_length
+from bert_jax.inference import padding, source, trained_length
 from bert_jax.model import heads, precision
 from bert_jax.runtime import progress
 from bert_jax.tokenization.tokenizer import Tokenizer
@@ -51,15 +50,12 @@ def score(
   model: source.Source, sentences: Sequence[Ids], words: Sequence[Words]
 ) -> np.ndarray:
   """Returns the pseudo-log-likelihood of each sentence's words, float64 [N]."""
-  tokenizer, size = model.tokenizer, model.tokenizer.size
+  words_of, size = model.tokenizer, model.tokenizer.size
   config = dataclasses.replace(model.config, dtype='float32')
-  rows = [np.array([tokenizer.cls_id, *x, tokenizer.sep_id]) for x in sentences]
-  longest = max(rows, key=len, default=())
-  if len(longest) > config.max_positions:
-    raise errors.UserError(
-      f'{tokenizer.decode(longest[1:-1])!r} has {len(longest)} tokens with [CLS] '
-      f'and [SEP], the model takes {config.max_positions}; shorten it.'
-    )
+  rows = [[words_of.cls_id, *x, words_of.sep_id] for x in sentences]
+  longest = max(rows, key=len, default=[])
+  text = words_of.decode(longest[1:-1])
+  padding.check_length(repr(text), len(longest), config.max_positions)
   trained_length.warn(model, map(len, rows))
   masks = [
     (row, first + 1, end + 1)
@@ -82,29 +78,26 @@ def score(
 
 def _make_batches(model, rows, masks) -> Iterator[tuple[np.ndarray, dict]]:
   """Yields (row, of M, that each masks, batch); masks are (row, first, end)."""
-  sizes = np.array([len(row) for row in rows])
-  steps = np.where(sizes <= 32, 4, 32)  # few shapes are compiled
-  lengths = np.minimum(-(-sizes // steps) * steps, model.config.max_positions)
-  for length in np.unique(lengths[masks[:, 0]]):
-    alike = masks[lengths[masks[:, 0]] == length]
-    count, places = min(-(-_TOKENS // length), len(alike)), np.arange(length)
+  encoded = padding.chain(model.tokenizer, rows, [*map(len, rows)])
+  steps = np.where(encoded.lengths <= 32, 4, 32)  # few shapes are compiled
+  lengths = -(-encoded.lengths // steps) * steps
+  lengths = np.minimum(lengths, model.config.max_positions)[masks[:, 0]]
+  for length in np.unique(lengths):
+    alike, places = masks[lengths == length], np.arange(length)
+    count = min(-(-_TOKENS // length), len(alike))
     for part in np.split(alike, range(count, len(alike), count)):
       # The last batch is filled up with rows that it has.
       of, first, end = np.resize(part, (count, 3)).T[..., None]
-      ids = np.full((count, length), model.tokenizer.pad_id, np.int32)
-      for row, i in zip(ids, of[:, 0], strict=True):
-        row[: sizes[i]] = rows[i]
+      batch = encoded.make_batch(of[:, 0], length, model.tokenizer.pad_id)
       # A model that reads from the right predicts a piece from the later ones.
       end = first + 1 if model.config.reverse else end
       hidden = (first <= places) & (places < end)
-      batch = {
-        'input_ids': np.where(hidden, np.int32(model.tokenizer.mask_id), ids),
-        'input_mask': np.int32(places < sizes[of]),
-        'segment_ids': np.zeros_like(ids),
-        # A causal model's hidden state predicts the token beside its own.
-        'masked_lm_positions': np.int32(first - model.config.target_offset),
-        'masked_lm_ids': np.take_along_axis(ids, first, 1),
-      }
+      ids, mask = batch['input_ids'], np.int32(model.tokenizer.mask_id)
+      batch['input_ids'] = np.where(hidden, mask, ids)
+      # A causal model's hidden state predicts the token beside its own.
+      at = np.int32(first - model.config.target_offset)
+      batch['masked_lm_positions'] = at
+      batch['masked_lm_ids'] = np.take_along_axis(ids, first, 1)
       yield part[:, 0], batch
 
 

@@ -49,9 +49,7 @@ def _hint_at_hub(path) -> str:
   owner, _, name = path.rpartition('/')
   if not _HUB_NAME.fullmatch(path) or os.path.isdir(owner):
     return ''
-  known = (
-    path if owner or not name.startswith('bert-') else f'google-bert/{path}'
-  )
+  known = f'google-bert/{path}' if path.startswith('bert-') else path
   return (
     ' Models on the Hugging Face hub are not downloaded: run hf download '
     f'{known} --local-dir {name}, and name that folder.'
@@ -68,15 +66,10 @@ def read(path: str, step: int | None = None) -> Source:
     step: step of a run's checkpoint; None is the step in `path`, or else the
       newest undamaged one.
   """
-  if not path:
-    raise errors.UserError(
-      'the path of the model is empty; name a run or another.'
-    )
-  given = path
-  path, named = paths.split_step(given)
+  path, named = paths.split_step(path)
   if named is not None and step is not None:
     raise errors.UserError(
-      f'{given} names a step already; leave out the step {step}.'
+      f'{path}@{named} names a step already; leave out the step {step}.'
     )
   step = named if step is None else step
   with _fetch(path) as here:
@@ -100,9 +93,7 @@ def read(path: str, step: int | None = None) -> Source:
 def _warn_of_added_words(path: str, left_over: Sequence[str]):
   """Warns of added words that have no embeddings, see `vocabulary.read`."""
   prefix = vocabulary.WITHOUT_ROW
-  if words := [
-    x.removeprefix(prefix) for x in left_over if x.startswith(prefix)
-  ]:
+  if words := [x[len(prefix) :] for x in left_over if x.startswith(prefix)]:
     print(
       f'WARNING: {errors.count(len(words), "word")} that {path} adds to its '
       f'tokenizer ({errors.listing(words, most=3)}) have no embeddings, since '
@@ -117,10 +108,8 @@ def read_with_mlm(path: str) -> Source:
   if 'mlm' not in model.params:
     missing = errors.listing(model.report.missing, most=3)
     raise errors.UserError(
-      f'{path} has no MLM head, which guesses words'
-      f'{f" (missing: {missing})" if model.report.missing else ""}; name a '
-      'model that was saved with it, such as BertForPreTraining or '
-      'BertForMaskedLM.'
+      f'{path} has no MLM head, which guesses words (missing: {missing}); name '
+      'a model that was saved with it, such as BertForMaskedLM.'
     )
   return model
 
@@ -128,11 +117,11 @@ def read_with_mlm(path: str) -> Source:
 @contextlib.contextmanager
 def _fetch(path):
   """Yields a local path of a model; of a run, only with its small files."""
+  parent, name = os.path.split(path)
   with contextlib.ExitStack() as stack:
     try:
       here = stack.enter_context(copies.local_copy(path))
     except FileNotFoundError:  # the prefix of Google's files, or nothing
-      parent, name = os.path.split(path)
       try:
         folder = stack.enter_context(copies.local_copy(parent))
       except FileNotFoundError:

@@ -34,45 +34,41 @@ def read(workdir: str, step: int | None = None) -> rename.LoadedModel:
   if step is None and config.finetuning.select == 'best':
     step = _read_results(workdir).get('step')
   params, facts = checkpoint_reader.read(paths.checkpoints(workdir), step)
-  bert = model_config(config)
+  bert, step, about = model_config(config), facts['step'], facts['task']
   params = parameters.drop_padding_rows(params, bert.vocab_size)
   module = heads.PretrainingModel(bert, config.objective.nsp)
   if config.task != 'pretraining':
     module = fine_tuned.make_module(config, bert)
   check_params(params, module, path)
-  about = facts['task']
-  vocab = _find_vocab(config, workdir, about['vocab_sha256'])
+  vocab = _find_vocab(workdir, config.data.dir, about['vocab_sha256'])
   recipe = about['data']['recipe']  # of the data when the run began
   how = recipe['lowercase'], recipe['strip_accents'], recipe.get('added', ())
-  tokenizer = Tokenizer.load(vocab, *how)
-  head = _take_head(params, config, workdir, about)
-  origin = f'step {facts["step"]:,}, fingerprint={facts["fingerprint"]}'
+  head = None
+  if 'classifier' in params:
+    head = _take_head(params, config, workdir, about)
   return rename.LoadedModel(
     params,
     bert,
-    tokenizer,
-    origin=origin,
-    step=facts['step'],
+    Tokenizer.load(vocab, *how),
+    origin=f'step {step:,}, fingerprint={facts["fingerprint"]}',
+    step=step,
     head=head,
     trained_length=trained_length.find(
-      config.phases, bert.max_positions, facts['step'], facts
+      config.phases, bert.max_positions, step, facts
     ),
   )
 
 
-def _find_vocab(config, workdir, sha256: str) -> str:
+def _find_vocab(workdir: str, outside: str, sha256: str) -> str:
   """Returns the path of the run's vocabulary, which is in its own folder."""
   for folder in ('', 'data', 'export'):
     path = find_own(os.path.join(workdir, folder), 'vocab.txt')
     if path and text_files.compute_sha256(path) == sha256:
       return path
-  outside = config.data.dir
-  outside = (
-    outside and f', from {outside}: what is outside of a run is not read'
-  )
+  where = f', from {outside}: what is outside of a run is not read'
   raise errors.UserError(
     f'{workdir} has no vocab.txt with which it was trained; put it there'
-    f'{outside}.'
+    f'{where if outside else ""}.'
   )
 
 
@@ -89,17 +85,15 @@ def find_own(folder: str, name: str, any_size: bool = False) -> str | None:
   return path if storage.exists(path) else None
 
 
-def _take_head(params, config, workdir, about) -> classifier.Head | None:
+def _take_head(params, config, workdir, about) -> classifier.Head:
   """Takes the head of a fine-tuned model out of a run's parameters."""
-  if 'classifier' not in params:
-    return None
-  found, settings = params.pop('classifier'), fine_tuned.get_settings(config)
+  layer, settings = params.pop('classifier'), fine_tuned.get_settings(config)
   if settings and settings.threshold is not None:
     threshold = _read_results(workdir).get('threshold', settings.threshold)
     settings = settings._replace(threshold=threshold)
   return classifier.Head(
-    found['kernel'],
-    found['bias'],
+    layer['kernel'],
+    layer['bias'],
     tuple(about['labels']),
     about['max_length'],
     tuple(about['columns']),

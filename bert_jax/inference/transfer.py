@@ -46,28 +46,27 @@ def transfer(
     (params, facts): nested dict of float32 arrays; and a JSON object that names
     the source and the parameters that are new, which are printed, too.
   """
-  theirs = param_names.flatten(model.params)
-  ours = param_names.flatten(new)
+  theirs, ours = param_names.flatten(model.params), param_names.flatten(new)
   words = model.tokenizer.size
-  kept = {name for name in ours if stays_new and re.search(stays_new, name)}
-
-  def choose(name, x):
-    return x if name in kept else _merge(name, x, theirs.get(name), words)
-
-  params = param_names.map_named(choose, new)
+  stay = {name for name in ours if stays_new and re.search(stays_new, name)}
+  params = param_names.map_named(
+    lambda name, x: (
+      x if name in stay else _merge(name, x, theirs.get(name), words)
+    ),
+    new,
+  )
   facts = {
     'path': path,
     'origin': model.origin,
     'fingerprint': fingerprint.combine(fingerprint.of_arrays(model.params)),
     'trained_length': model.trained_length or model.config.max_positions,
-    'changes': _changes(ours, theirs, words, vocab_size),
+    'changes': _list_changes(ours, theirs, words, vocab_size),
   }
   if stays_new:
-    facts['changes'].append(f'{len(kept)} parameters of {stays_new}: new')
+    facts['changes'].append(f'{len(stay)} parameters of {stays_new}: new')
   origin = '' if model.origin == path else f': {model.origin}'
-  print(f'starting from {path}{origin}', flush=True)
-  for change in facts['changes']:
-    print(f'  {change}', flush=True)
+  lines = [f'starting from {path}{origin}', *facts['changes']]
+  print('\n  '.join(lines), flush=True)
   return params, facts
 
 
@@ -85,28 +84,24 @@ def fill_model(c: config_dict.ConfigDict, model: source.Source):
   c.data.strip_accents = str(model.tokenizer.strip_accents).lower()
 
 
-def check_length(c: config_dict.ConfigDict, remedy: str = ''):
+def check_length(longest: int, positions: int, path: str, remedy: str = ''):
   """Raises errors.UserError for rows longer than the model's positions.
 
   `remedy` is what helps besides shorter rows.
   """
-  if max(c.phases.seq_length) > c.model.max_positions:
+  if longest > positions:
     raise errors.UserError(
-      f'phases.seq_length={max(c.phases.seq_length)} is more than the '
-      f'{c.model.max_positions} positions of init_from={c.init_from}; set '
-      f'seq_length={c.model.max_positions} or less{remedy}.'
+      f'phases.seq_length={longest} is more than the {positions} positions of '
+      f'init_from={path}; set seq_length={positions} or less{remedy}.'
     )
 
 
-def warn_of_long_rows(
-  c: config_dict.ConfigDict, path: str, model: source.Source
-):
+def warn_of_long_rows(longest: int, path: str, model: source.Source):
   """Warns of rows longer than those that the model at a path was trained on."""
-  longest = model.trained_length
-  if longest and max(c.phases.seq_length) > longest:
+  if model.trained_length and longest > model.trained_length:
     print(
-      f'WARNING: phases.seq_length={c.phases.seq_length}, but {path} was trained '
-      f'on rows of {longest} tokens: its other positions are random, so that '
+      f'WARNING: phases.seq_length={longest}, but {path} was trained on rows of '
+      f'{model.trained_length} tokens: its other positions are random, so that '
       'longer rows begin much worse (docs/convert.md)',
       flush=True,
     )
@@ -141,24 +136,20 @@ def _merge(name, ours, theirs, words: int):
   return merged
 
 
-def _changes(ours, theirs, words: int, size: int) -> list[str]:
+def _list_changes(ours, theirs, words: int, size: int) -> list[str]:
   """Describes parts of the source that are not used, and parts that are new."""
-  changes = []
-  if size > words:
-    changes.append(
-      f'words {words:,} to {size - 1:,}: new embeddings and output biases'
-    )
   had, has = len(theirs[_POSITIONS]), len(ours[_POSITIONS])
-  if has > had:
-    changes.append(f'positions {had:,} to {has - 1:,}: new embeddings')
-  if has < had:
-    changes.append(f'positions {has:,} to {had - 1:,}: left out')
   there, here = (
     {name.split('/')[0] for name in tree} for tree in (theirs, ours)
   )
+  changes = {
+    f'words {words:,} to {size - 1:,}: new embeddings and output biases': (
+      size > words
+    ),
+    f'positions {had:,} to {has - 1:,}: new embeddings': has > had,
+    f'positions {has:,} to {had - 1:,}: left out': has < had,
+  }
   for head in _HEADS:
-    if head in here - there:
-      changes.append(f'{head}: new, the source has none')
-    if head in there - here:
-      changes.append(f'{head}: left out')
-  return changes
+    changes[f'{head}: new, the source has none'] = head in here - there
+    changes[f'{head}: left out'] = head in there - here
+  return [change for change, applies in changes.items() if applies]

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from ml_collections import config_dict
 
-from bert_jax import errors
 from bert_jax.config import FIELDS, model_config
 from bert_jax.data import dataset, manifest_file
 from bert_jax.inference import fill, trained_length
@@ -38,7 +37,7 @@ def finish(
   bert = model_config(config)
   params = parameters.drop_padding_rows(params, bert.vocab_size)
   rows = log.read(paths.metrics(workdir))
-  facts, path = log.find_facts(rows), paths.results(workdir)
+  facts = log.find_facts(rows)
   [*_, last] = (row for row in rows if row['kind'] == 'eval')
   results = {
     'metrics': {'mlm_loss': last['mlm_loss']}
@@ -47,8 +46,7 @@ def finish(
     'step': step,
     'fingerprint': fingerprint.combine(fingerprint.of_arrays(params)),
   }
-  with errors.explaining(f'cannot write {path}'):
-    files.write_json(path, results)
+  files.write_json(paths.results(workdir), results)
   words = manifest_file.load_tokenizer(directory)
   exported, problem = None, hugging_face.find_problem(bert)
   if problem is None:

@@ -52,29 +52,6 @@ def test_every_profile_sets_the_same_fields_and_can_work(name):
   config_check.check(with_profile(name))
 
 
-def test_who_differs_from_the_paper_and_how():
-  paper = recipes.get_profile('paper')
-
-  def differs(name):
-    return {k: v for k, v in recipes.get_profile(name).items() if v != paper[k]}
-
-  assert differs('google') == {
-    'data.negatives': 'uniform',
-    'data.strip_accents': 'as_lowercase',
-    'optimizer.bias_correction': False,
-    'optimizer.clip_unit': 'micro_batch',
-    'optimizer.decay_from': 'zero',
-  }
-  assert differs('hf') == {
-    'data.negatives': 'uniform',
-    'data.strip_accents': 'as_lowercase',
-    'model.activation': 'gelu',
-    'model.initializer': 'normal',
-    'model.mask_value': float(np.finfo(np.float32).min),
-    'optimizer.epsilon': 1e-8,
-  }
-
-
 def test_gelu_of_hf_is_exact_and_googles_the_approximation():
   values = {
     name: float(

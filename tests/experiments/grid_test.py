@@ -71,7 +71,6 @@ def test_all_are_the_tasks_of_the_folder_without_wnli(tmp_path):
     ('seed=1,2,1', 'two runs with the folder seed=1'),
     ('init_from=a/b,a_b', 'two runs with the folder init_from=a_b'),
     ('learning_rate=-1', 'learning_rate=-1'),
-    ("init_from='a", 'No closing quotation'),
   ],
 )
 def test_a_grid_that_cannot_work_is_refused(text, words):

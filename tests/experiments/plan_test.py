@@ -50,16 +50,17 @@ def make_config(budget):
   return runpy.run_path('configs/budget.py')['get_config'](budget)
 
 
-@pytest.mark.parametrize('budget', ['cpu_quarter', 'v5e4_day'])
 @pytest.mark.parametrize(
-  ('number', 'models', 'cells'),
+  ('budget', 'number', 'models', 'cells'),
   [
     # The ways of ELMo, without SQuAD, and of GPT, without NER, too.
-    ('5', 4 * 5, (4 * 6 + 5 + 4) * 5),
-    ('6', None, None),
-    ('7', 5, 7 * 5),
-    ('8', 30, 90),
-    ('figure5', 8 * 3, 8 * 3 * 3),
+    ('cpu_quarter', '5', 4 * 5, (4 * 6 + 5 + 4) * 5),
+    # 3 or 6 sizes, all but one at equal FLOPs, too.
+    ('cpu_quarter', '6', 5 * 3, 5 * 3 * 3),
+    ('v5e4_day', '6', 11 * 3, 11 * 3 * 3),
+    ('v5e4_day', '7', 5, 7 * 5),
+    ('cpu_quarter', '8', 30, 90),
+    ('v5e4_day', 'figure5', 8 * 3, 8 * 3 * 3),
   ],
 )
 def test_every_run_of_a_table_can_work(data, budget, number, models, cells):
@@ -68,9 +69,6 @@ def test_every_run_of_a_table_can_work(data, budget, number, models, cells):
   found = list_runs(table, c, data)
   every = {run for own in found.values() for run in own}
   starts = {run for run in every if not run.needs}
-  if number == '6':  # of 3 or 6 sizes, all but one at equal FLOPs, too
-    models = {'cpu_quarter': 5, 'v5e4_day': 11}[budget] * 3
-    cells = models * 3
   assert len(starts) == models and len(every - starts) == cells
   names = {run.name for run in every}
   assert len(names) == len(every)

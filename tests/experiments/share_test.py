@@ -271,15 +271,6 @@ def test_the_grid_may_change_but_nothing_else(tmp_path):
     check(tmp_path, 'seed=0', **{'finetuning.epochs': 2.0})
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
-  def fail(path, content):
-    raise OSError(28, 'No space left on device')
-
-  monkeypatch.setattr(storage, 'create', fail)
-  with pytest.raises(OSError, match='cannot write .*sweep.json: No sp'):
-    check(tmp_path, 'seed=0')
-
-
 def test_a_run_of_another_config_is_refused(tmp_path):
   check(tmp_path, 'seed=0,1')
   run = tmp_path / 'sweep' / 'seed=1'

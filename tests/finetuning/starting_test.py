@@ -71,7 +71,7 @@ def test_rows_longer_than_those_of_the_source_are_said(
   hugging_face.export(path, params, *about, trained_length=6)
   start(path, 8, **{'phases.seq_length': (length,)})
   out = capsys.readouterr().out
-  assert out.count(f'=(7,), but {path} was trained on rows of 6 tokens') == said
+  assert out.count(f'=7, but {path} was trained on rows of 6 tokens') == said
 
 
 def write_head(path, labels=('a', 'b')):

@@ -98,13 +98,6 @@ def test_the_score_of_a_causal_model_is_the_likelihood(reverse):
   assert found == pytest.approx(math.log(first) + math.log(second), rel=1e-5)
 
 
-def test_rows_without_a_word_get_no_probability():
-  params, config = fill_test.make_certain_model(vocab_size=16)
-  params['mlm']['bias'][11:] = 9
-  model = make_source(params, config, fill_test.TOKENIZER)
-  assert score(model, 'cat')[0] == pytest.approx(-math.log(2))
-
-
 @pytest.mark.parametrize(
   'first, second, expected',
   [

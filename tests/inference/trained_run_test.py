@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -11,7 +9,6 @@ from bert_jax import errors
 from bert_jax.config import apply_arguments, model_config, recipes
 from bert_jax.corpus import text_files
 from bert_jax.inference import source, trained_run
-from bert_jax.interop import hugging_face
 from bert_jax.workdir import checkpoint_reader, claim
 from tests import models
 from tests.workdir import checkpoints
@@ -138,19 +135,3 @@ def test_a_config_of_another_training_is_refused(
   models.edit_json(workdir / 'config.json', **{field: value})
   with pytest.raises(errors.UserError, match=message):
     trained_run.read(str(workdir))
-
-
-@pytest.mark.slow
-def test_the_command_exports_a_run_without_the_accelerator(made, tmp_path):
-  path = str(tmp_path / 'model')
-  command = [sys.executable, '-m', 'bert_jax.convert', '--format=hf']
-  result = subprocess.run(
-    [*command, f'--from={made}', f'--to={path}'],
-    capture_output=True,
-    encoding='utf-8',
-    env=os.environ | {'JAX_PLATFORMS': 'tpu'},
-  )
-  assert result.stderr == ''
-  assert result.stdout.startswith(f'wrote {path}, from step 2, fingerprint=')
-  assert result.returncode == 0
-  models.assert_same(hugging_face.read(path).params, params(2))

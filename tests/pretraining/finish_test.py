@@ -21,13 +21,9 @@ EVALUATED = '{"kind": "eval", "step": 9, "mlm_loss": 2.5}\n'
     ('it is un ##aff ##able to him .', 'him'),
     ('a dog barked loud ##ly', 'barked'),  # the end may be cut off
     ('나라 ##의 말이 중국 ##과 달라 서로', '달라'),
-    ('हिन्दी में लिखा है', 'में'),
     ('ภาษา ##ไทย และ อื่น ##ๆ', 'และ'),
-    ('東 京 都 で は', '都'),
     ('an ##ti ##que', 'an ##ti ##que'),
     ('##ly 1 ##2 , 3 ##4 .', ','),
-    ('##ly ##er', '##ly ##er'),
-    ('un ##aff ##able', 'un ##aff ##able'),
     ('un ##aff ##able to', 'un ##aff ##able'),
   ],
 )
@@ -43,12 +39,10 @@ def test_the_word_in_the_middle_of_the_readable_ones_is_hidden(text, hidden):
     ('the fish swam', 'the fish swam'),
     ('##able to him and the', 'to him and the'),  # it begins within a word
     ('. " the fish', 'the fish'),
-    ('1 . 2', '1 . 2'),
     ('a b c d e', 'a b c d'),
     ('a b c ##d ##e', 'a b'),
     ('##able to him and under ##stand', 'to him and'),
     ('un ##der ##stand ##able ##ness', 'un ##der ##stand ##able'),
-    ('##a ##b', '##a ##b'),
   ],
 )
 def test_the_sentence_has_whole_words(monkeypatch, text, shown):
@@ -114,15 +108,6 @@ def test_an_interruption_of_the_examples_leaves_the_export(
   with pytest.raises(errors.Interrupted):
     finish.finish(config, data, str(tmp_path), models.make_params(), {}, 9)
   assert exported == [f'{tmp_path}/export']
-
-
-def test_results_that_cannot_be_written_are_one_line(tmp_path):
-  (tmp_path / 'metrics.jsonl').write_text(EVALUATED)
-  (tmp_path / 'results.json').mkdir()
-  c, params = recipes.pretraining('tiny'), models.make_params()
-  c.data.vocab_size = len(models.VOCAB)
-  with pytest.raises(errors.UserError, match='cannot write .*results.json: Is'):
-    finish.finish(c, '', str(tmp_path), params, {}, 9)
 
 
 def test_the_examples_are_held_out_rows(tmp_path):

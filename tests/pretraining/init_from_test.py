@@ -10,12 +10,12 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import errors
+from bert_jax import errors, param_names
 from bert_jax.config import flatten, model_config
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest_file
 from bert_jax.interop import hugging_face
-from bert_jax.model import heads, parameters
+from bert_jax.model import heads
 from bert_jax.pretraining import init_from, pretrain, training_data
 from bert_jax.tokenization.tokenizer import AddedWord, Tokenizer, read_vocab
 from bert_jax.train.fit import fit
@@ -81,26 +81,7 @@ def start(c):
 
 
 @pytest.mark.slow
-def test_the_first_loss_is_that_of_the_source(source, trained, tmp_path):
-  c = make_config(source, tmp_path / 'data')
-  params, facts, _ = start(c)
-  models.assert_same(parameters.drop_padding_rows(params, 11), trained)
-  assert facts['changes'] == []
-  # The first row of the log is before any update.
-  train(c, tmp_path / 'run', apply(c, training.make_task(c)))
-  rows = log.read(str(tmp_path / 'run' / 'metrics.jsonl'))
-  first = next(r for r in rows if r['kind'] == 'train')
-  batch = training.make_batch(0)
-  module = heads.PretrainingModel(model_config(c))
-  compute = jax.jit(functools.partial(pretrain.compute_sums, module, key=None))
-  total = float(compute(trained, batch)[0]['mlm_loss'])
-  expected = total / batch['masked_lm_weights'].sum()
-  assert first['mlm_loss'] == pytest.approx(expected, rel=1e-5)
-  assert first['learning_rate'] == 0  # the schedule starts new
-
-
-@pytest.mark.slow
-def test_a_run_goes_on_when_its_source_is_gone(source, tmp_path):
+def test_a_run_goes_on_when_its_source_is_gone(source, trained, tmp_path):
   moved = shutil.copytree(source, tmp_path / 'source')
   c = make_config(str(moved), tmp_path / 'data', checkpoint__every=3)
   whole = train(c, tmp_path / 'a', apply(c, training.make_task(c)))
@@ -127,8 +108,15 @@ def test_a_run_goes_on_when_its_source_is_gone(source, tmp_path):
   rows = log.read(str(tmp_path / 'b' / 'metrics.jsonl'))
   told = [r['init_from'] for r in rows if r['kind'] == 'run']
   assert told == [facts['init_from']] * 2
-  with pytest.raises(errors.UserError, match='is neither a folder nor a check'):
-    take_model(c, tmp_path / 'c')
+  # The first row of the log is before any update.
+  first = next(r for r in rows if r['kind'] == 'train')
+  batch = training.make_batch(0)
+  module = heads.PretrainingModel(model_config(c))
+  compute = jax.jit(functools.partial(pretrain.compute_sums, module, key=None))
+  total = float(compute(trained, batch)[0]['mlm_loss'])
+  expected = total / batch['masked_lm_weights'].sum()
+  assert first['mlm_loss'] == pytest.approx(expected, rel=1e-5)
+  assert first['learning_rate'] == 0  # the schedule starts new
 
 
 def apply(c, made) -> Task:
@@ -136,56 +124,46 @@ def apply(c, made) -> Task:
   return dataclasses.replace(made, start=start)
 
 
-def test_models_of_others_are_sources_too(source, trained, tmp_path):
-  c = make_config(source, tmp_path / 'data')
-  c.init_from = str(tmp_path / 'theirs')
-  tf_files.write_model(
-    c.init_from, trained, model_config(c), Tokenizer(tuple(WORDS))
-  )
-  params, *_ = start(c)
-  models.assert_same(parameters.drop_padding_rows(params, 11), trained)
-
-
 def test_added_words_begin_anew_and_the_others_stay(source, trained, tmp_path):
   c = make_config(source, tmp_path / 'data', [*WORDS, 'cow', '##w'])
   params, facts, new = start(c)
-  for tree, name in ((('embeddings', 'word'), 'embedding'), (('mlm',), 'bias')):
-    there, here, fresh = trained, params, new
-    for key in tree:
-      there, here, fresh = there[key], here[key], fresh[key]
-    assert here[name].shape[0] == 256  # a multiple of it, behind the words
-    np.testing.assert_array_equal(here[name][:11], there[name])
-    np.testing.assert_array_equal(here[name][11:], fresh[name][11:])
+  for part in ('encoder', 'nsp'):
+    models.assert_same(params[part], trained[part])
   assert facts['changes'] == [
     'words 11 to 12: new embeddings and output biases'
   ]
+  # Other models' files, too, some of which have more rows than words.
+  theirs = dataclasses.replace(model_config(c), vocab_size=16)
+  padded, c.init_from = models.make_params(theirs), str(tmp_path / 'theirs')
+  tokenizer = Tokenizer(tuple(WORDS))
+  tf_files.write_model(c.init_from, padded, theirs, tokenizer)
+  again, *_ = start(c)
+  for there, here in ((trained, params), (padded, again)):
+    there, here, fresh = map(param_names.flatten, (there, here, new))
+    for name in ('embeddings/word/embedding', 'mlm/bias'):
+      assert here[name].shape[0] == 256  # a multiple of it, behind the words
+      np.testing.assert_array_equal(here[name][:11], there[name][:11])
+      np.testing.assert_array_equal(here[name][11:], fresh[name][11:])
 
 
 def test_positions_are_resized_when_asked_to(source, trained, tmp_path):
   theirs = trained['embeddings']['position']['embedding']  # [8, D]
-  for size, change in (
-    (11, '8 to 10: new embeddings'),
-    (5, '5 to 7: left out'),
-  ):
-    c = make_config(source, tmp_path / 'data', model__max_positions=size)
-    assert take_model(c, tmp_path).model.max_positions == 8
-    c.resize_positions = True
-    assert (c := take_model(c, tmp_path)).model.max_positions == size
-    params, facts, new = start(c)
-    found = params['embeddings']['position']['embedding']
-    assert found.shape == (size, 8)
-    kept = min(size, 8)
-    np.testing.assert_array_equal(found[:kept], theirs[:kept])
-    fresh = new['embeddings']['position']['embedding']
-    np.testing.assert_array_equal(found[kept:], fresh[kept:])
-    assert facts['changes'] == [f'positions {change}']
-
-
-def test_longer_rows_than_its_positions_are_refused(source, tmp_path):
-  c = make_config(source, tmp_path / 'data', phases__seq_length=(16,))
-  message = '16 is more than the 8 positions .* less, or resize_positions=True'
-  with pytest.raises(errors.UserError, match=message):
-    take_model(c, tmp_path)
+  c = make_config(source, tmp_path / 'data', model__max_positions=11)
+  assert take_model(c, tmp_path).model.max_positions == 8
+  c.resize_positions = True
+  assert (c := take_model(c, tmp_path)).model.max_positions == 11
+  params, facts, new = start(c)
+  found, fresh = (
+    x['embeddings']['position']['embedding'] for x in (params, new)
+  )
+  np.testing.assert_array_equal(found, np.concatenate([theirs, fresh[8:]]))
+  assert facts['changes'] == ['positions 8 to 10: new embeddings']
+  new['embeddings']['position']['embedding'] = fresh[:5]
+  c.model.max_positions = 5
+  params, facts = init_from.start(c, c.data.dir, new)
+  found = params['embeddings']['position']['embedding']
+  np.testing.assert_array_equal(found, theirs[:5])
+  assert facts['changes'] == ['positions 5 to 7: left out']
 
 
 def test_the_config_becomes_that_of_the_source(source, tmp_path, capsys):
@@ -267,20 +245,25 @@ def test_a_run_that_has_begun_keeps_what_was_filled_in(source, tmp_path):
     take_model(c, tmp_path / 'run')
 
 
+def export(c, path, words=WORDS, **changes) -> str:
+  """Exports a model like a config's, but with changes; returns its path."""
+  bert = dataclasses.replace(model_config(c), **changes)
+  params, words = models.make_params(bert), Tokenizer(tuple(words))
+  hugging_face.export(str(path), params, bert, words)
+  return str(path)
+
+
 @pytest.mark.parametrize(
   'change', [{'activation': 'relu'}, {'causal': True}, {'num_layers': 2}]
 )
 def test_another_model_than_at_first_is_refused(source, tmp_path, change):
   c = make_config(source, tmp_path / 'data')
-  bert = dataclasses.replace(model_config(c), **change)
-  c.init_from = str(tmp_path / 'theirs')
-  params = models.make_params(bert)
-  hugging_face.export(c.init_from, params, bert, Tokenizer(tuple(WORDS)))
+  c.init_from = export(c, tmp_path / 'theirs', **change)
   message = (
     'is another model than when this run was set up: .* is (.relu|2|.ltr)'
   )
   with pytest.raises(errors.UserError, match=message):
-    start(c)
+    init_from.start(c, c.data.dir, {})
 
 
 def test_rows_longer_than_those_of_the_source_are_said(
@@ -293,7 +276,7 @@ def test_rows_longer_than_those_of_the_source_are_said(
   c.phases.seq_length = (8, 16)
   take_model(c, tmp_path)
   found = capsys.readouterr().out
-  assert f'(8, 16), but {source} was trained on rows of 8 tokens' in found
+  assert f'seq_length=16, but {source} was trained on rows of 8 tokens' in found
 
 
 def test_added_words_that_cannot_occur_are_said(source, tmp_path, capsys):
@@ -355,26 +338,38 @@ def test_a_vocabulary_with_more_words_needs_no_size(source, tmp_path):
 
 def test_a_causal_model_makes_the_objective_causal(source, tmp_path):
   c = make_config(source, tmp_path / 'data')
-  bert = dataclasses.replace(model_config(c), causal=True)
-  c.init_from = str(tmp_path / 'theirs')
-  params = models.make_params(bert)
-  hugging_face.export(c.init_from, params, bert, Tokenizer(tuple(WORDS)))
+  c.init_from = export(c, tmp_path / 'theirs', causal=True)
   found = take_model(c, tmp_path)
   assert (found.objective.kind, found.objective.nsp) == ('ltr', False)
+  c.init_from = export(c, tmp_path / 'more', type_vocab_size=3)
+  with pytest.raises(errors.UserError, match='has 3 segment embeddings'):
+    take_model(c, tmp_path)
 
 
 @pytest.mark.parametrize(
-  ('words', 'message'),
+  ('words', 'changes', 'message'),
   [
     (
       [*WORDS[:6], 'cow', *WORDS[7:]],
+      {},
       "word 6 of .* is 'cat', in .* it is 'cow'",
     ),
-    (WORDS[:-1], "word 10 of .* is 'e', in .* it is missing; use the vocab"),
+    (
+      WORDS[:-1],
+      {},
+      "word 10 of .* is 'e', in .* it is missing; use the vocab",
+    ),
+    (
+      WORDS,
+      {'phases__seq_length': (16,)},
+      '16 is more than the 8 positions .* less, or resize_positions=True',
+    ),
   ],
 )
-def test_the_first_other_word_is_named(source, tmp_path, words, message):
-  c = make_config(source, tmp_path / 'data', words)
+def test_what_the_source_cannot_do_is_refused(
+  source, tmp_path, words, changes, message
+):
+  c = make_config(source, tmp_path / 'data', words, **changes)
   with pytest.raises(errors.UserError, match=message):
     take_model(c, tmp_path)
 
@@ -387,44 +382,9 @@ def test_accents_must_be_as_the_source_has_them(source, tmp_path):
   with pytest.raises(errors.UserError, match=message):
     take_model(c, tmp_path)
   with pytest.raises(errors.UserError, match=message):
-    start(c)
+    init_from.start(c, c.data.dir, {})
   # Before data is prepared: the vocabulary of the source has an é, but the
   # source does not use it.
   c.data.strip_accents = 'auto'
   c.data.dir, c.data.vocab = '', str(tmp_path / 'data' / 'vocab.txt')
   assert take_model(c, tmp_path).data.strip_accents == 'true'
-
-
-def test_data_that_do_not_exist_are_said(source, tmp_path):
-  c = make_config(source, tmp_path / 'data')
-  c.data.dir = str(tmp_path / 'nowhere')
-  with pytest.raises(errors.UserError, match='nowhere does not exist; make it'):
-    take_model(c, tmp_path)
-
-
-def test_other_segments_than_two_are_refused(source, tmp_path):
-  c = make_config(source, tmp_path / 'data')
-  bert = dataclasses.replace(model_config(c), type_vocab_size=3)
-  c.init_from = str(tmp_path / 'theirs')
-  params = models.make_params(bert)
-  hugging_face.export(c.init_from, params, bert, Tokenizer(tuple(WORDS)))
-  with pytest.raises(errors.UserError, match='has 3 segment embeddings'):
-    take_model(c, tmp_path)
-
-
-def test_rows_without_a_word_are_not_taken_over(source, tmp_path):
-  """Some models have more rows than words, to make V divisible."""
-  c = make_config(source, tmp_path / 'data', [*WORDS, 'cow'])
-  bert = dataclasses.replace(model_config(c), vocab_size=16)
-  padded = models.make_params(bert)
-  theirs = str(tmp_path / 'hf')
-  tokenizer = Tokenizer(tuple(WORDS))
-  hugging_face.export(theirs, padded, bert, tokenizer)
-  c.init_from = theirs
-  params, _, new = start(c)
-  found = params['embeddings']['word']['embedding']
-  theirs = padded['embeddings']['word']['embedding']
-  np.testing.assert_array_equal(found[:11], theirs[:11])
-  np.testing.assert_array_equal(
-    found[11:], new['embeddings']['word']['embedding'][11:]
-  )

@@ -1,14 +1,12 @@
 """What the README.md of an exported model says."""
 
 import json
-import os
 
 import numpy as np
 import pytest
 
 from bert_jax.config import recipes, to_json
 from bert_jax.data import manifest_file, vocab_pieces
-from bert_jax.interop import hugging_face
 from bert_jax.pretraining import model_card
 from tests import models
 
@@ -155,12 +153,6 @@ def test_no_path_of_this_machine_is_published(make_text):
   assert '| data.vocab | `"vocab.txt"` |' in text
 
 
-def test_fields_that_mean_nothing_in_pre_training_are_left_out(make_text):
-  text = make_text()
-  assert 'objective.mask_rate' in text
-  assert 'finetuning.' not in text and 'model.bilstm' not in text
-
-
 def test_the_model_it_started_from_is_named(make_text):
   facts = {'path': 'old', 'fingerprint': 'f00d', 'changes': ['nsp: left out']}
   for origin, about in (
@@ -192,13 +184,3 @@ def test_it_says_how_to_load_each_kind(make_text, kind, nsp, words, pipeline):
   text = make_text(**{'objective.kind': kind, 'objective.nsp': nsp})
   assert words in text and f'\npipeline_tag: {pipeline}\n' in text
   assert ('AutoModelForPreTraining' in text) == nsp
-
-
-def test_it_goes_with_the_model(tmp_path):
-  path = str(tmp_path / 'model')
-  model = models.make_params(), models.CONFIG, models.TOKENIZER
-  hugging_face.export(path, *model, card='# é\n')
-  with open(os.path.join(path, 'README.md'), encoding='utf-8') as file:
-    assert file.read() == '# é\n'
-  hugging_face.export(path, *model)  # one without takes its place
-  assert 'README.md' not in os.listdir(path)
