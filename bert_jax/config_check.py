@@ -16,7 +16,7 @@ def check(c: config_dict.ConfigDict):
   check_model(c)
   _check_phases(c.phases)
   recipe.check_inputs(c.data)
-  readings.get_xla_options(c)
+  readings.get_xla_options(c.compute.xla_options)
   _check_dropout('finetuning.head_dropout', c.finetuning.head_dropout)
   steps, longest = sum(c.phases.steps), max(c.phases.seq_length)
   warmup, o, pretraining = (

@@ -234,10 +234,9 @@ def trace(fields):
   fit.check_devices(c)
   mesh = device_mesh.make_mesh(c.mesh.model)
   for phase in task.list_phases(c):
-    device = mesh.devices.flat[0]
-    resolved = tuning.resolve(c, device, phase.seq_length)
-    objective = pretrain.make_objective(resolved)
-    for program in programs.list_phase(resolved, objective, mesh, phase):
+    objective = pretrain.make_objective(c)
+    objective = tuning.tune(objective, mesh, phase.seq_length)
+    for program in programs.list_phase(c, objective, mesh, phase):
       if program.name == programs.TRAIN:
         program.jitted.trace(*program.arguments)
 

@@ -48,17 +48,19 @@ def main(port, process, workdir):
 def make_task(c):
   """Returns a task that keeps the first id of each held-out row."""
 
-  def make_objective(config):
-    made = training.make_objective(config)
+  def make_objective(how=None):
+    made = training.make_objective(c, how)
 
     def compute(params, batch, key):
       return made.compute(params, batch, key)[0], batch['input_ids'][:, 0]
 
-    return dataclasses.replace(made, compute=compute)
+    return dataclasses.replace(
+      made, compute=compute, computed_as=make_objective
+    )
 
   return dataclasses.replace(
     training.make_task(c),
-    objective=make_objective,
+    objective=make_objective(),
     collect=lambda kept, phase, i, found: [*(kept or []), *found.tolist()],
   )
 

@@ -50,9 +50,10 @@ def lower(c, device, count):
   found = {}
   made = tasks.get(c).make_objective(c)
   for phase in task.split_by_length(made, task.list_phases(c)):
-    tuned = tuning.resolve(c, device, phase.seq_length)
-    frozen = config_dict.FrozenConfigDict(tuned)
-    found |= _lower_phase(frozen, phase, mesh, slices, device.platform)
+    where = device, c.mesh.model, phase.seq_length
+    how = tuning.resolve(made.how, made.bert, *where)
+    frozen = config_dict.FrozenConfigDict(c)
+    found |= _lower_phase(frozen, how, phase, mesh, slices, device.platform)
   return found
 
 
@@ -71,13 +72,13 @@ def lower_start(c, device, count):
 
 
 @functools.cache
-def _lower_phase(tuned, phase, mesh, slices, platform):
+def _lower_phase(c, how, phase, mesh, slices, platform):
   """Lowers once what several chips compute alike."""
   del slices  # it distinguishes meshes that are otherwise the same
-  made = tasks.get(tuned).make_objective(tuned)
+  made = tasks.get(c).make_objective(c).computed_as(how)
   return {
     (program.name, program.length): _lower_program(program, platform)
-    for program in programs.list_phase(tuned, made, mesh, phase)
+    for program in programs.list_phase(c, made, mesh, phase)
   }
 
 

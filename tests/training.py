@@ -87,10 +87,11 @@ def take(batch, rows):
   return {name: x[rows] for name, x in batch.items()}
 
 
-def make_objective(c):
+def make_objective(c, how=None):
   """Returns that of pre-training, for `make_batch`, with round figures."""
   return dataclasses.replace(
-    pretrain.make_objective(c),
+    pretrain.make_objective(c, how=how),
+    computed_as=functools.partial(make_objective, c),
     batch_shapes=lambda phase, rows: {
       name: jax.ShapeDtypeStruct(x.shape, x.dtype)
       for name, x in make_batch(0, rows).items()
@@ -102,7 +103,7 @@ def make_objective(c):
 
 def make_task(c, batch=make_batch, **changes):
   made = task.Task(
-    objective=make_objective,
+    objective=make_objective(c),
     train_batch=lambda phase, step, rows: take(batch(step), rows),
     eval_batch=lambda phase, i, rows: take(make_batch(1000 + i), rows),
     eval_batches=lambda phase: 2,
@@ -190,5 +191,6 @@ def _jit_step(dropout, parts, mesh, fields):
     parts=parts,
     reduce_dtype=c.optimizer.reduce_dtype,
   )
-  rates = jit_rates(c, how.mesh)(0)
+  schedule = optimizer.make_schedule(c.optimizer, c.phases)
+  rates = jit_rates(schedule, how.mesh)(0)
   return jax.jit(functools.partial(train_step, rates=rates, update=how))

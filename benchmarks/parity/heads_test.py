@@ -19,7 +19,7 @@ from bert_jax.model import classifier, parameters
 from bert_jax.parallel import device_mesh
 from bert_jax.tokenization import tokenizer
 from bert_jax.train import gradient, task
-from bert_jax.train.optimizer import make
+from bert_jax.train.optimizer import make, make_schedule
 from bert_jax.train.step import init_state, jit_rates, train_step
 
 STEPS, ROWS, LENGTH, VOCAB = 100, 16, 48, 512
@@ -103,8 +103,8 @@ def train(c, objective, state, batches, last):
   """Returns (losses before each update, logits of `last` before and after)."""
   (phase,) = task.list_phases(c)
   mesh = device_mesh.make_mesh(devices=jax.devices()[:1])
-  how = gradient.make_update(c, objective, phase, mesh)
-  rates = jit_rates(c, mesh)(0)
+  how = gradient.make_update(c.optimizer, objective, phase, mesh)
+  rates = jit_rates(make_schedule(c.optimizer, c.phases), mesh)(0)
   step = jax.jit(functools.partial(train_step, rates=rates, update=how))
   module = fine_tuned.make_module(c, model_config(c))
   apply, losses, shape = jax.jit(module.apply), [], last['input_ids'].shape

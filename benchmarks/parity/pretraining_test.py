@@ -27,7 +27,7 @@ def start(folder, profile, steps, cores):
   config_check.check(c)
   training_data.prepare_data(c, folder)
   made = pretrain.make_task(c, training_data.check_data(c, folder))
-  objective, tx = made.objective(c), optimizer.make(c.optimizer)
+  objective, tx = made.objective, optimizer.make(c.optimizer)
   state = step.init_state(jax.random.key(c.seed), objective=objective, tx=tx)
   (phase,) = task.list_phases(c)
   return c, objective, state, [made.train_batch(phase, i) for i in range(steps)]

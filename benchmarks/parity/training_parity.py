@@ -11,6 +11,7 @@ from bert_jax.interop import rename
 from bert_jax.model import parameters
 from bert_jax.parallel import device_mesh
 from bert_jax.train import gradient, task
+from bert_jax.train.optimizer import make_schedule
 from bert_jax.train.step import jit_rates, train_step
 
 
@@ -18,8 +19,8 @@ def ours(c, objective, state, batches):
   """Returns the losses [steps, 2], MLM and NSP, before each update."""
   (phase,) = task.list_phases(c)
   mesh = device_mesh.make_mesh(devices=jax.devices()[:1])
-  how = gradient.make_update(c, objective, phase, mesh)
-  rates = jit_rates(c, mesh)(0)
+  how = gradient.make_update(c.optimizer, objective, phase, mesh)
+  rates = jit_rates(make_schedule(c.optimizer, c.phases), mesh)(0)
   step = jax.jit(functools.partial(train_step, rates=rates, update=how))
   losses = []
   for batch in batches:

@@ -96,12 +96,11 @@ def examine(case: Case) -> dict:
 
 def compile_training(c, phase, mesh) -> compile_step.Compiled:
   """Compiles the training step of a phase for a mesh, as `fit.fit` would."""
-  device = mesh.devices.flat[0]
-  c = tuning.resolve(c, device, phase.seq_length)
   made = tasks.get(c).make_objective(c)
+  made = tuning.tune(made, mesh, phase.seq_length)
   listed = programs.list_phase(c, made, mesh, phase)
   step = next(p for p in listed if p.name == programs.TRAIN)
-  (outcome,) = programs.compile_all([step], device.platform, lambda line: None)
+  (outcome,) = programs.compile_all([step], 'tpu', lambda line: None)
   if outcome.refused:
     programs.get_executables([outcome])
   return compile_step.examine(outcome, 'tpu')
@@ -117,7 +116,7 @@ def _shardings(c, mesh) -> dict:
     return f'[{", ".join(axis or "-" for axis in spec)}]'
 
   learnt = tasks.get(c).make_objective(c)
-  _, shapes, layout = programs.plan_initial_state(c, learnt, mesh)
+  _, shapes, layout = programs.plan_initial_state(c.optimizer, learnt, mesh)
   kept = param_names.flatten(layout.params)
   found = {}
   for name, x in param_names.flatten(shapes.params).items():

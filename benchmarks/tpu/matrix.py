@@ -147,23 +147,22 @@ def compile_cell(chip: str, case: Case) -> str:
   try:
     devices = compile_step.describe_devices(topology)[: case.devices]
     mesh = device_mesh.make_mesh(c.mesh.model, devices)
-    make = tasks.get(c).make_objective
-    start = programs.list_start(c, make(c), mesh)
+    objective = tasks.get(c).make_objective(c)
+    start = programs.list_start(c, objective, mesh)
     found = programs.compile_run(
-      *(c, make, mesh, start, task.list_phases(c)),
+      *(c, objective, mesh, start, task.list_phases(c)),
       say,
     )
   except errors.UserError as error:
     return f'refused: {error}'
   if problem := describe_failure(found.values()):
     return problem
-  device, said = mesh.devices.flat[0], []
+  said = []
   for phase in task.list_phases(c):
-    chosen = found[phase].config
-    wanted = tuning.resolve(c, device, phase.seq_length)
-    if chosen != wanted:
+    chosen = found[phase].how
+    if chosen != tuning.tune(objective, mesh, phase.seq_length).how:
       return f'kernels refused at length {phase.seq_length}'
-    said.append(chosen.compute.attention)
+    said.append(chosen.attention)
   return ', '.join(said)
 
 

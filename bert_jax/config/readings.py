@@ -22,12 +22,10 @@ def list_decays(phases: config_dict.ConfigDict) -> list[tuple[float, int, int]]:
   return decays
 
 
-def get_xla_options(config: config_dict.ConfigDict) -> dict[str, str | bool]:
-  """Returns the compiler options of a config; none if it is not resolved."""
-  if config.compute.xla_options == 'auto':
-    return {}
+def get_xla_options(text: str) -> dict[str, str | bool]:
+  """Returns the compiler options of `compute.xla_options`; none of `auto`."""
   options = {}
-  for item in config.compute.xla_options.split():
+  for item in text.split() if text != 'auto' else ():
     name, equals, value = item.partition('=')
     if not equals:
       raise errors.UserError(

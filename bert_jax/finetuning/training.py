@@ -14,6 +14,7 @@ from ml_collections import config_dict
 
 import bert_jax
 from bert_jax import errors
+from bert_jax.config import fields
 from bert_jax.data import manifest_file
 from bert_jax.finetuning import batches, encode, starting, supervised
 from bert_jax.finetuning.readers import splits
@@ -170,11 +171,18 @@ def _check_same(was: dict[str, dict], now: dict[str, dict], workdir: str):
 
 
 def make_objective(
-  this: supervised.Supervised, config: config_dict.ConfigDict
+  this: supervised.Supervised,
+  config: config_dict.ConfigDict,
+  how: task.Compute | None = None,
 ) -> task.Objective:
-  """Returns the part of a task that needs no data."""
-  module = fine_tuned.make_module(config, tuning.model_config(config))
-  f = config.finetuning
+  """Returns the part of a task that needs no data.
+
+  Args:
+    how: how to compute it; None is as the config says.
+  """
+  how, f = how or tuning.read(config), config.finetuning
+  bert = tuning.apply(how, fields.model_config(config))
+  module = fine_tuned.make_module(config, bert)
   shapes = functools.partial(this.list_shapes, f, module)
   sums, more, expected = this.list_sums(f, module)
   settings = fine_tuned.get_settings(config)
@@ -192,6 +200,9 @@ def make_objective(
     return counts | {name: g(batch) for name, g in more.items()}
 
   return task.Objective(
+    bert=bert,
+    how=how,
+    computed_as=functools.partial(make_objective, this, config),
     init=init,
     losses=(*sums[:1], *more),
     counts=count,
@@ -234,7 +245,7 @@ def make_task(
     'vocab_sha256': vocabulary.compute_sha256(data.tokenizer),
   }
   return task.Task(
-    objective=functools.partial(make_objective, this),
+    objective=make_objective(this, config),
     train_batch=train.train_batch,
     eval_batch=dev.eval_batch,
     eval_batches=dev.eval_batches,
@@ -243,6 +254,5 @@ def make_task(
     start=starting.make_start(config, data.labels, bias),
     collect=dev.collect,
     score=score,
-    keep_best=f.select == 'best',
     others=others,
   )

@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from ml_collections import config_dict
 
 from bert_jax import param_names
 
@@ -27,17 +26,16 @@ _FLOAT32 = re.compile(
 )
 
 
-def set_products(config: config_dict.ConfigDict):
+def set_products(precision: str, dtype: str):
   """Returns a context that sets the precision of traced float32 products.
 
   Products with a precision of their own (attention kernels, one-hot rows) are
   not affected. The context is part of jax.jit's cache key.
   """
-  asked = config.compute.matmul_precision
   # Products of bfloat16 round nothing, and kernels reject the setting.
-  if config.model.dtype != 'float32':
-    asked = 'default'
-  return jax.default_matmul_precision(asked)
+  return jax.default_matmul_precision(
+    precision if dtype == 'float32' else 'default'
+  )
 
 
 def jit_inference(*static: str):

@@ -21,11 +21,8 @@ from bert_jax.config import get_meanings
 from bert_jax.runtime import cli
 
 
-def _chosen(config, number: int | None):
+def _choose(phases: list, number: int | None) -> list:
   """Returns the phases to examine."""
-  from bert_jax.train import task
-
-  phases = task.list_phases(config)
   if number is None:
     return phases
   if not 0 <= number < len(phases):
@@ -53,6 +50,7 @@ def main():
   from bert_jax.hardware import accelerators
   from bert_jax.preflight import examine, page
   from bert_jax.runtime import files
+  from bert_jax.train import task
 
   # Only the compiler is used; accelerators of this machine stay free.
   jax.config.update('jax_platforms', 'cpu')
@@ -62,7 +60,8 @@ def main():
   own.init_from, own.resize_positions = '', False  # that model is not read
   config_check.check(own)
   topology = accelerators.parse(values.topology, values.slices)
-  phases = _chosen(config, values.phase)
+  whole = task.list_phases(config)
+  phases = _choose(whole, values.phase)
   _check_flags(values, phases)
 
   say = functools.partial(print, flush=True)
@@ -70,7 +69,7 @@ def main():
     config, topology, phases, values.quick, say
   )
   found = examine.make_report(
-    config, topology, phases, values.price, programs, examined
+    topology, values.price, programs, examined, phases == whole
   )
   say('\n'.join(page.render(found, topology)))
   if values.json:

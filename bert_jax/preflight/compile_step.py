@@ -2,15 +2,15 @@
 
 import dataclasses
 import os
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
-from ml_collections import config_dict
 
-from bert_jax import errors, param_names, tasks
+from bert_jax import errors, param_names
 from bert_jax.hardware import accelerators
 from bert_jax.parallel import partition
 from bert_jax.preflight import gpu_compiler
@@ -128,10 +128,9 @@ def examine(outcome: programs.Outcome, platform: str) -> Compiled:
   return Compiled(memory, outcome.executable.as_text())
 
 
-def count_gradient_bytes(config: config_dict.ConfigDict, mesh: Mesh) -> int:
+def count_gradient_bytes(init: Callable, mesh: Mesh) -> int:
   """Returns the bytes of a device's float32 gradients, before the reduction."""
-  objective = tasks.get(config).make_objective(config)
-  params = jax.eval_shape(objective.init, jax.random.key(0))
+  params = jax.eval_shape(init, jax.random.key(0))
 
   def place(name, x):
     spec = partition.compute_spec(mesh, name, x.shape)

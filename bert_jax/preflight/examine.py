@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from ml_collections import config_dict
 
 from bert_jax import tasks
@@ -37,7 +38,7 @@ def examine(
   mesh = device_mesh.make_mesh(config.mesh.model, devices=devices)
   for phase in phases:
     device_mesh.check_batch(mesh, phase.batch_size, phase.accumulate)
-  layers = [config.model.num_layers]
+  layers, make = [config.model.num_layers], tasks.get(config).make_objective
   if quick and layers[0] > max(_QUICK_LAYERS):
     layers = [*_QUICK_LAYERS]
   runs = []
@@ -45,16 +46,29 @@ def examine(
     say(f'compiling the programs of a run with {n} layers ...')
     fewer = config.copy_and_resolve_references()
     fewer.model.num_layers = n
-    make = tasks.get(fewer).make_objective
-    start = programs.list_start(fewer, make(fewer), mesh)
-    runs.append(programs.compile_run(fewer, make, mesh, start, phases, say))
+    objective = make(fewer)
+    start = programs.list_start(fewer, objective, mesh)
+    runs.append(
+      programs.compile_run(fewer, objective, mesh, start, phases, say)
+    )
   usable = compile_step.get_usable_memory(topology, devices[0])
-  facts, texts = [], {}
+  objective, facts, texts = make(config), [], {}
+  # The sums of gradients, and rounded weights.
+  sums = compile_step.count_gradient_bytes(objective.init, mesh)
+  sent = _narrow(sums, config.optimizer.reduce_dtype)
+  sent += _narrow(sums, config.model.dtype)
   for phase in phases:
+    own = describe_phase(objective, phase, usable)
+    if config.task != 'pretraining' and phase.steps == 1:
+      own['steps'] = None  # they follow from the data
     steps = [_training_step(run[phase], devices[0].platform) for run in runs]
-    texts[phase.number] = None if None in steps else steps[-1].text
-    own = _examine_phase(config, topology, mesh, phase, usable, steps)
-    compute = runs[-1][phase].config.compute.to_dict()
+    texts[phase.number] = None
+    if None not in steps:
+      texts[phase.number] = steps[-1].text
+      own |= _judge_step(objective, topology, mesh, phase, usable, steps)
+      memory = compile_step.Memory(**own['memory'])
+      own |= estimate_time(objective, topology, mesh, phase, memory, sent)
+    compute = dataclasses.asdict(runs[-1][phase].how)
     facts.append(own | {'compiled_layers': layers, 'compute': compute})
   return _verdicts(runs, layers), facts, texts
 
@@ -103,130 +117,118 @@ def judge(
 
 
 def describe_phase(
-  config: config_dict.ConfigDict, phase: task.Phase, usable: int
+  objective: task.Objective, phase: task.Phase, usable: int
 ) -> dict:
   """Returns what is known of a phase without compiling it, for JSON.
 
   `predictions` are of a sequence, at most; 0 if its tokens are not predicted.
-  `steps` are None if they follow from the data, as in fine-tuning.
   """
-  objective = tasks.get(config).make_objective(config)
   predicted = objective.batch_shapes(phase, 1).get('masked_lm_ids')
-  unset = config.task != 'pretraining' and phase.steps == 1
   return dataclasses.asdict(phase) | {
-    'steps': None if unset else phase.steps,
+    'layers': objective.bert.num_layers,
     'predictions': predicted.size if predicted else 0,
     'model_flops_per_step': objective.flops(phase),
     'usable_bytes': usable,
+    'fits': None,
   }
 
 
-def _examine_phase(config, topology, mesh, phase, usable, steps):
-  """Returns the facts of a phase.
+def _judge_step(objective, topology, mesh, phase, usable, steps):
+  """Returns the memory of a phase, and what fits.
 
   Args:
     usable: bytes per device that programs may use.
     steps: `compile_step.Compiled` of the training step: one with all layers, or
-      two with few; None for those that the compiler rejected.
+      two with few.
   """
-  facts = describe_phase(config, phase, usable)
-  if None in steps:
-    return facts | {'fits': None}
-  along = None
+  memory = steps[0].memory
   if len(steps) > 1:
-    along = (*_QUICK_LAYERS, config.model.num_layers)
-  memory = _extrapolate([step.memory for step in steps], along)
-  sums = compile_step.count_gradient_bytes(config, mesh)
-  # A TPU's step of all layers was judged by the compiler.
+    memory = _extrapolate(*(x.memory for x in steps), objective.bert.num_layers)
+  sums = compile_step.count_gradient_bytes(objective.init, mesh)
   fits = memory.total <= usable
-  if topology.is_tpu and along is None:
+  if topology.is_tpu and len(steps) == 1:  # it was judged by the compiler
     fits = steps[0].text is not None
-  batch = largest_batch.estimate(
-    memory.total,
-    _count_fixed(config, topology, memory, sums),
-    usable,
-    sums=sums,
-    phase=phase,
-    shares=mesh.shape['data'],
-  )
-  facts |= {
+  return {
     'fits': fits,
     'needed_bytes': memory.total,
     'memory': dataclasses.asdict(memory),
-    **batch,
+    **largest_batch.estimate(
+      memory.total,
+      _count_fixed(objective.bert.dtype, topology, memory, sums),
+      usable,
+      sums=sums,
+      phase=phase,
+      shares=mesh.shape['data'],
+    ),
   }
-  return facts | _estimate(config, topology, mesh, phase, memory, sums, facts)
 
 
-def _extrapolate(memories, along):
-  """Returns the memory of all layers, on a line through those of few.
-
-  Args:
-    along: (layers of the first, of the second, all); None is the first's.
-  """
-  if along is None:
-    return memories[0]
-  x, y, z = along
-  pairs = zip(*map(dataclasses.astuple, memories), strict=True)
-  line = (max(a + (b - a) * (z - x) / (y - x), 0) for a, b in pairs)
+def _extrapolate(two, four, layers):
+  """Returns the memory of all layers, on a line through those of 2 and of 4."""
+  pairs = zip(dataclasses.astuple(two), dataclasses.astuple(four), strict=True)
+  line = (max(a + (b - a) * (layers - 2) / 2, 0) for a, b in pairs)
   return compile_step.Memory(*line)
 
 
-def _count_weights(config, sums):
-  """Returns the bytes of all parameters in the activations' type."""
-  return sums * jnp.dtype(config.model.dtype).itemsize // 4
-
-
-def _count_fixed(config, topology, memory, sums):
+def _count_fixed(dtype, topology, memory, sums):
   """Returns the bytes of a device that do not depend on its rows."""
   state = memory.parameters + memory.optimizer + memory.program
   if topology.is_tpu:
     return state + memory.parameters  # the size of the gradients' shards
-  gradients = _count_weights(config, sums)
   # Rounded or gathered, weights are a copy.
-  copied = topology.devices > 1 or config.model.dtype != 'float32'
-  return state + gradients * (2 if copied else 1)
+  copied = topology.devices > 1 or dtype != 'float32'
+  return state + _narrow(sums, dtype) * (2 if copied else 1)
 
 
-def _estimate(config, topology, mesh, phase, memory, sums, facts):
-  """Returns the seconds of a step, see `estimate`."""
-  model, chip = config.model, topology.chip
-  chip = chip.for_products(model.dtype, config.compute.matmul_precision)
+def _narrow(size, dtype):
+  """Returns the bytes of float32 numbers in a type."""
+  return size * jnp.dtype(dtype).itemsize // 4
+
+
+def estimate_time(
+  objective: task.Objective,
+  topology: accelerators.Topology,
+  mesh: Mesh,
+  phase: task.Phase,
+  memory: compile_step.Memory,
+  sent: float,
+) -> dict:
+  """Returns the seconds of a step, see `estimate`.
+
+  Args:
+    sent: bytes of a device's gradients, as they are added up, and weights.
+  """
+  bert, how, split = objective.bert, objective.how, mesh.shape['model']
+  chip = topology.chip.for_products(bert.dtype, how.matmul_precision)
   tokens = phase.batch_size * phase.seq_length / mesh.shape['data']
-  shares, why = estimate.list_shares(
-    chip,
-    tokens / phase.accumulate,
-    model.hidden_size,
-    model.mlp_size / config.mesh.model,
-  )
-  summed = sums * jnp.dtype(config.optimizer.reduce_dtype).itemsize // 4
-  sent = summed + _count_weights(config, sums)
-  if config.mesh.model > 1:  # four sums of activations per layer
-    own = tokens * model.hidden_size * jnp.dtype(model.dtype).itemsize
-    sent += 4 * model.num_layers * 2 * own
+  at_once, mlp = tokens / phase.accumulate, bert.mlp_size / split
+  shares, why = estimate.list_shares(chip, at_once, bert.hidden_size, mlp)
+  if split > 1:  # four sums of activations per layer
+    own = tokens * bert.hidden_size * jnp.dtype(bert.dtype).itemsize
+    sent += 4 * bert.num_layers * 2 * own
   others = {
     'optimizer': estimate.time_update(
       memory.parameters, memory.parameters + memory.optimizer, chip
     ),
     'collectives': estimate.time_collectives(sent, topology),
   }
-  flops, peak = facts['model_flops_per_step'], chip.flops * topology.chips
+  flops, peak = objective.flops(phase), chip.flops * topology.chips
   return estimate.estimate_step(flops, peak, shares, why, others)
 
 
 def make_report(
-  config: config_dict.ConfigDict,
   topology: accelerators.Topology,
-  phases: list[task.Phase],
   price: float | None,
   programs: list[dict],
   examined: list[dict],
+  whole: bool = True,
 ) -> dict:
   """Returns everything that is known, for JSON and `page.render`.
 
   Args:
     price: US dollars per chip and hour; None uses the price in `chips`.
     programs: result of each program.
+    whole: whether all phases were examined.
   """
   listed = USD_PER_CHIP_HOUR.get(topology.chip.name)
   used = listed if price is None else price
@@ -240,8 +242,7 @@ def make_report(
     'chips': topology.chips,
     'devices': topology.devices,
     'hosts': topology.hosts,
-    'layers': config.model.num_layers,
-    'whole_run': len(phases) == len(config.phases.steps),
+    'whole_run': whole,
     'programs': programs,
     'phases': examined,
     'run_estimate': run,

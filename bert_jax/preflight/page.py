@@ -25,7 +25,7 @@ def render(report: dict, topology: accelerators.Topology) -> list[str]:
   if report['programs']:
     found += ['', *_programs(report['programs'])]
   for facts in report['phases']:
-    found += ['', *_phase(facts, report)]
+    found += ['', *_phase(facts)]
   return [*found, '', *_run(report), '', *_model(report, topology)]
 
 
@@ -53,7 +53,7 @@ def _name(program):
   return program['name'] + ('' if phase is None else f' of phase {phase}')
 
 
-def _phase(facts, report):
+def _phase(facts):
   parts, predicted = facts['accumulate'], facts['predictions']
   steps = facts['steps']
   count = 'batches' if steps is None else f'{steps:,} steps'
@@ -68,7 +68,7 @@ def _phase(facts, report):
   if facts['fits'] is None:
     found.append('  memory      not known: the compiler refuses the step')
   else:
-    found += _memory(facts, report['layers'])
+    found += _memory(facts)
   flops = facts['model_flops_per_step']
   found.append(f'  work        {flops / 1e12:,.2f} model TFLOPs per step')
   if 'step_seconds_estimate' in facts:
@@ -78,9 +78,9 @@ def _phase(facts, report):
   return found
 
 
-def _memory(facts, layers):
+def _memory(facts):
   usable, needed = facts['usable_bytes'], facts['needed_bytes']
-  compiled = facts['compiled_layers']
+  layers, compiled = facts['layers'], facts['compiled_layers']
   if compiled == [layers]:
     how = 'compiled'
   else:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 
+from bert_jax.config import fields
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest_file
 from bert_jax.model import heads, losses, parameters
@@ -27,7 +28,9 @@ _BELOW = 1.0  # nats below the unigram entropy, where the plateau ends
 
 
 def make_objective(
-  config: config_dict.ConfigDict, word_shares: np.ndarray | None = None
+  config: config_dict.ConfigDict,
+  word_shares: np.ndarray | None = None,
+  how: task.Compute | None = None,
 ) -> task.Objective:
   """Returns the pre-training task's part that runs on devices.
 
@@ -35,8 +38,10 @@ def make_objective(
     word_shares: the words' shares of the text, float [V], for
       `objective.unigram_bias` and `objective.sampled_words`. Without data, they
       are not known; shapes do not depend on them.
+    how: how to compute it; None is as the config says.
   """
-  module, pack = make_module(config), config.data.pack
+  how, pack = how or tuning.read(config), config.data.pack
+  module = make_module(config, how)
   o, bert = config.objective, module.config
   loss, bias = math.log(bert.vocab_size), None
   if o.unigram_bias and word_shares is not None:
@@ -53,6 +58,9 @@ def make_objective(
     return phase.batch_size * flops
 
   return task.Objective(
+    bert=bert,
+    how=how,
+    computed_as=functools.partial(make_objective, config, word_shares),
     init=parameters.skip_layers(init) if config.init_from else init,
     losses=('mlm_loss', 'nsp_loss') if o.nsp else ('mlm_loss',),
     counts=functools.partial(count_targets, with_nsp=o.nsp),
@@ -65,9 +73,12 @@ def make_objective(
   )
 
 
-def make_module(config: config_dict.ConfigDict) -> heads.PretrainingModel:
-  """Returns the model of a config from `tuning.resolve`, as in training."""
-  bert = tuning.model_config(config)
+def make_module(
+  config: config_dict.ConfigDict, how: task.Compute | None = None
+) -> heads.PretrainingModel:
+  """Returns the model of a config, as in training; args as `make_objective`."""
+  how = how or tuning.read(config)
+  bert = tuning.apply(how, fields.model_config(config))
   return heads.PretrainingModel(bert, config.objective.nsp)
 
 
@@ -109,7 +120,7 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
     known = config.data.vocab_size, config.model.initializer_std
     start = functools.partial(word_vectors.start, data, *known)
   return task.Task(
-    objective=functools.partial(make_objective, word_shares=word_shares),
+    objective=make_objective(config, word_shares),
     train_batch=data.train_batch,
     eval_batch=data.eval_batch,
     eval_batches=data.eval_batches,

@@ -11,6 +11,7 @@ from bert_jax import errors
 from bert_jax.data import dataset, manifest_file
 from bert_jax.inference import trained_run
 from bert_jax.model import precision
+from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import pretrain
 from bert_jax.runtime import progress
 from bert_jax.train import tuning
@@ -35,13 +36,14 @@ def describe(workdir: str, number: int) -> list[str]:
   config.mesh.model = 1  # how the run computed does not matter
   for name in ('attention', 'heads', 'xla_options'):
     config.compute[name] = 'auto'
-  config = tuning.resolve(config, jax.devices()[0], phase.seq_length)
   checkpoints, path = paths.checkpoints(workdir), paths.config(workdir)
   params, facts = checkpoint_reader.read(checkpoints, latest=number - 1)
   trained_run.check_params(params, pretrain.make_module(config), path)
   directory = paths.prepared_data(config, workdir)
   directory = dataset.fetch(directory, config.phases.seq_length)
   task = pretrain.make_task(config, directory)
+  mesh = device_mesh.make_mesh(1, jax.devices()[:1])
+  objective = tuning.tune(task.objective, mesh, phase.seq_length)
   was = {name: facts['task'].get(name) for name in task.facts}
   if changes := errors.find_changes(was, task.facts):
     raise errors.UserError(
@@ -50,8 +52,9 @@ def describe(workdir: str, number: int) -> list[str]:
     )
   batch = task.train_batch(phase, number - 1, np.arange(phase.batch_size))
   params = precision.cast(params, config.model.dtype)
-  with precision.set_products(config):
-    losses, means = measure(task.objective(config), params, batch)
+  products = config.compute.matmul_precision, config.model.dtype
+  with precision.set_products(*products):
+    losses, means = measure(objective, params, batch)
   words = manifest_file.load_tokenizer(directory)
   texts = mark_rows(batch, words, config.objective.kind == 'mlm')
   # Rows that are not finite come first.

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import shlex
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -13,11 +14,11 @@ from ml_collections import config_dict
 from bert_jax import errors
 from bert_jax.model import parameters
 from bert_jax.parallel import agreement, device_mesh, distributed
-from bert_jax.runtime import hang, process_pool, progress, signals, storage
+from bert_jax.runtime import process_pool, progress, signals, storage
 from bert_jax.train import programs, shortage, step, tuning
 from bert_jax.train.loop import run_phase
 from bert_jax.train.meter import Meter
-from bert_jax.train.run import Profile, Run, Stop
+from bert_jax.train.run import Plan, Profile, Report, Run, Stop
 from bert_jax.train.task import Objective, Task, list_phases
 from bert_jax.workdir import checkpoint, claim, log, paths
 from bert_jax.workdir.status import Status
@@ -35,7 +36,7 @@ def check_disk(
 ):
   """Raises errors.UserError unless a run's checkpoints fit on its disk."""
   mesh = device_mesh.make_mesh(config.mesh.model)
-  _, shapes, _ = programs.plan_initial_state(config, objective, mesh)
+  _, shapes, _ = programs.plan_initial_state(config.optimizer, objective, mesh)
   # An old one is deleted only after the new one is complete, hence + 1.
   best = config.finetuning.select == 'best'  # is kept beside the newest
   count = 1 if claim.has_begun(workdir) else config.checkpoint.keep + 1 + best
@@ -73,36 +74,63 @@ def fit(
   status = status or Status()
   check_devices(config)
   mesh = device_mesh.make_mesh(config.mesh.model)
-  listed = programs.list_start(config, task.objective(config), mesh)
+  listed = programs.list_start(config, task.objective, mesh)
   start = {program.name: program for program in listed}
+  # The fingerprint's argument is the whole state.
+  (template,) = start[programs.FINGERPRINT].arguments
   with contextlib.ExitStack() as stack:
-    run, state = _begin(config, task, workdir, status, mesh, start, stack)
-    done = int(state.step) if state else 0
-    left = _list_left(list_phases(config), done)
+    stop = Stop(stack.enter_context(signals.recording()))
+    checkpoints = stack.enter_context(
+      checkpoint.Checkpoints(
+        paths.checkpoints(workdir),
+        config.checkpoint.keep,
+        config.checkpoint.keep_every,
+      )
+    )
+    if programs.GROUP in start:
+      checkpoints.lay_out(start[programs.GROUP].jitted)
+    status.follow(lambda: checkpoints.complete)
+    _describe_model(template.params, config.data.vocab_size)
+    with shortage.explaining_start(template, mesh):
+      state, origin = _find_state(
+        config, task, start, checkpoints, workdir, status
+      )
+    checkpoints.facts = {'task': task.facts, **origin}
+    plan, done = _make_plan(config, start), int(state.step) if state else 0
+    # Tuned, since FLOPs depend on where the last layer is computed.
+    tuned = tuning.tune(task.objective, mesh, plan.phases[-1].seq_length)
+    own = dataclasses.replace(task, objective=tuned)
+    report = stack.enter_context(_report(own, plan, workdir, status, done))
+    run = Run(own, mesh, plan, checkpoints, report, stop)
+    facts = {**task.facts, **origin, **_list_facts(mesh)}
+    changed = claim.find_changes(workdir, config)
+    report.log.write('run', done, facts | {'changed': changed})
+    if distributed.is_first():
+      claim.adopt(workdir, config)
+    left = _list_left(plan.phases, done)
     # Checks all phases, so that an error in the last is known before the first.
-    _stop_if_asked(run)  # no update could be lost
-    with run.meter.paused():
-      at_once = {programs.INITIALISE} if state else set()
-      compiled = _compile(run, start, left, done, at_once)
-      _stop_if_asked(run)
-      state = state or _initialise(config, start, mesh)
-    with run.timer.running():
+    _stop_if_asked(stop)  # no update could be lost
+    with report.meter.paused():
+      compiled = _compile(config, task.objective, run, start, left, state)
+      _stop_if_asked(stop)
+      with shortage.explaining_start(template, mesh):
+        state = state or _initialise(config.seed, start)
+    with stop.timer.running():
       for phase in left:
-        own = compiled[phase.number]
-        with shortage.explaining(
-          config.compute.remat, phase, own[phase.seq_length], mesh
-        ):
-          state, predictions = run_phase(run, phase, state, own)
+        found = compiled[phase.number]
+        longest = found[phase.seq_length]
+        with shortage.explaining(tuned.how.remat, phase, longest, mesh):
+          state, predictions = run_phase(run, phase, state, found)
     params = gather_on_host(state.params, start)
-  _stop_if_asked(run)  # it came during the last save
+  _stop_if_asked(stop)  # it came during the last save
   return params, predictions, int(state.step)
 
 
-def _stop_if_asked(run):
+def _stop_if_asked(stop):
   """Stops between updates if a process got a signal; nothing is to be saved."""
-  run.stop.ask()
-  if run.stop.signum is not None:
-    raise errors.Interrupted(run.stop.signum, everywhere=True)
+  stop.ask()
+  if stop.signum is not None:
+    raise errors.Interrupted(stop.signum, everywhere=True)
 
 
 def _list_left(phases, done):
@@ -118,105 +146,73 @@ def _list_left(phases, done):
   ]
 
 
-def _compile(run, start, phases, done, at_once) -> dict[int, dict[int, dict]]:
+def _compile(config, objective, run, start, left, state):
   """Compiles a run; returns {phase's number: {length: {name: program}}}."""
-  at_once = {programs.PLACE, programs.PLACE_KEY, programs.RATES, *at_once}
+  at_once = {programs.PLACE, programs.PLACE_KEY, programs.RATES}
+  if state:
+    at_once.add(programs.INITIALISE)
   later = [program for name, program in start.items() if name not in at_once]
-  mesh, say = run.mesh, run.bar.write
-  if advice := tuning.find_advice(run.config, mesh.devices.flat[0]):
+  mesh, say, how = run.mesh, run.report.bar.write, objective.how
+  device, dtype = mesh.devices.flat[0], objective.bert.dtype
+  if advice := tuning.find_advice(how, dtype, device):
     say(advice)
-  results = programs.compile_run(
-    run.config, run.task.objective, mesh, later, phases, say
-  )
+  results = programs.compile_run(config, objective, mesh, later, left, say)
   programs.get_executables(results.pop(None).outcomes)  # raises if one failed
-  ways = {str(x.number): tuning.describe(results[x].config) for x in phases}
-  run.log.write('compute', done, ways)
-  (state,) = start[programs.FINGERPRINT].arguments
-  found: dict[int, dict[int, dict]] = {phase.number: {} for phase in phases}
+  ways = {str(x.number): tuning.describe(results[x].how) for x in left}
+  run.report.log.write('compute', int(state.step) if state else 0, ways)
+  (template,) = start[programs.FINGERPRINT].arguments
+  compiled: dict[int, dict[int, dict]] = {phase.number: {} for phase in left}
   for phase, result in results.items():
     own = programs.get_executables(result.outcomes)
-    shortage.check(run.config.compute.remat, phase, own, state, mesh)
-    found[phase.number][phase.seq_length] = own
-  return found
+    shortage.check(how.remat, phase, own, template, mesh)
+    compiled[phase.number][phase.seq_length] = own
+  return compiled
 
 
-def _begin(config, task, workdir, status, mesh, start, stack):
-  """Opens a run's resources, which `stack` closes; returns (run, state).
-
-  The state is None if it is the initial one: that program is then compiled in
-  parallel with the others.
-  """
-  stop = Stop(stack.enter_context(signals.recording()))
-  checkpoints = stack.enter_context(
-    checkpoint.Checkpoints(
-      paths.checkpoints(workdir),
-      config.checkpoint.keep,
-      config.checkpoint.keep_every,
-    )
-  )
-  if programs.GROUP in start:
-    checkpoints.lay_out(start[programs.GROUP].jitted)
-  status.follow(lambda: checkpoints.complete)
-  # The fingerprint's argument is the whole state.
-  (template,) = start[programs.FINGERPRINT].arguments
-  _describe_model(template.params, config.data.vocab_size)
-  with shortage.explaining_start(template, mesh):
-    state, origin = _find_state(
-      *(config, task, mesh, start, checkpoints, workdir, status)
-    )
-  done = int(state.step) if state else 0
-  rows = log.Nothing()
-  if distributed.is_first():
-    rows = stack.enter_context(log.Log(workdir, done))
-  total = sum(config.phases.steps)
-  bar = stack.enter_context(
-    progress.Progress(total, 'steps', 'training', done, lines=False)
-  )
-  # Resolved, since FLOPs depend on where the last layer is computed.
-  device, length = mesh.devices.flat[0], config.phases.seq_length[-1]
-  objective = task.objective(tuning.resolve(config, device, length))
-  every, losses = config.log.every, objective.losses
-  meter = Meter(rows, bar, status, every, total, task, losses)
-  profile = Profile(workdir, config.profile_steps, meter, bar)
-  checkpoints.facts = {'task': task.facts, **origin}
-  run = Run(
-    config=config,
-    task=task,
-    objective=objective,
-    mesh=mesh,
-    key=start[programs.PLACE_KEY].jitted(step.run_key(config)),
+def _make_plan(config, start) -> Plan:
+  run_key = step.run_key(config.seed, config.rng)
+  return Plan(
+    phases=list_phases(config),
+    key=start[programs.PLACE_KEY].jitted(run_key),
     rates=functools.lru_cache(1)(start[programs.RATES].jitted),
-    stop=stop,
-    timer=hang.Timer(),
-    checkpoints=checkpoints,
-    log=rows,
-    bar=bar,
-    meter=meter,
-    status=status,
-    profile=stack.enter_context(profile),
+    eval_every=config.eval.every,
+    save_every=config.checkpoint.every,
+    save_minutes=config.checkpoint.minutes,
+    keep_best=config.finetuning.select == 'best',
+    log_every=config.log.every,
+    profiled=config.profile_steps,
+    workers=config.data.loader_workers,
   )
-  _log_start(run, workdir, done, origin)
-  return run, state
 
 
-def _log_start(run, workdir, done, origin):
-  """Logs what the run is made of, then saves the fields that have changed."""
-  device = run.mesh.devices.flat[0]
+@contextlib.contextmanager
+def _report(task, plan, workdir, status, done) -> Iterator[Report]:
+  """Opens what a run of which `done` updates are done writes to."""
+  with contextlib.ExitStack() as stack:
+    rows = log.Nothing()
+    if distributed.is_first():
+      rows = stack.enter_context(log.Log(workdir, done))
+    bar = stack.enter_context(
+      progress.Progress(plan.steps, 'steps', 'training', done, lines=False)
+    )
+    meter = Meter(rows, bar, status, plan.log_every, plan.steps, task)
+    profile = Profile(workdir, plan.profiled, meter, bar)
+    yield Report(rows, bar, status, meter, stack.enter_context(profile))
+
+
+def _list_facts(mesh):
+  """Returns what a run is computed by, for the log."""
+  device = mesh.devices.flat[0]
   facts = {
-    **run.task.facts,
-    **origin,
     'command': shlex.join(sys.orig_argv),
     'device_kind': device.device_kind,
-    'devices': run.mesh.size,
+    'devices': mesh.size,
     **agreement.get_versions(),
-    'changed': claim.find_changes(workdir, run.config),
   }
   if device.platform == 'cpu':
     # XLA divides sums among them, so the bits depend on how many there are.
     facts['cores'] = process_pool.count_cores()
-  run.log.write('run', done, facts)
-  if distributed.is_first():
-    claim.adopt(workdir, run.config)
+  return facts
 
 
 def _describe_model(params, vocab_size):
@@ -229,13 +225,11 @@ def _describe_model(params, vocab_size):
   print(f'model: {size:,} parameters on {devices}', flush=True)
 
 
-def _initialise(config, start, mesh):
-  (template,) = start[programs.FINGERPRINT].arguments
-  with shortage.explaining_start(template, mesh):
-    return start[programs.INITIALISE].jitted(jax.random.key(config.seed))
+def _initialise(seed, start):
+  return start[programs.INITIALISE].jitted(jax.random.key(seed))
 
 
-def _find_state(config, task, mesh, start, checkpoints, workdir, status):
+def _find_state(config, task, start, checkpoints, workdir, status):
   """Restores the newest undamaged checkpoint, or starts as the task says.
 
   Returns:
@@ -261,7 +255,7 @@ def _find_state(config, task, mesh, start, checkpoints, workdir, status):
   status.note(state='starting', checkpoint=None, **new)
   if task.start is None:
     return None, {}
-  state = _initialise(config, start, mesh)
+  state = _initialise(config.seed, start)
   params, facts = task.start(gather_on_host(state.params, start))
   params = start[programs.PLACE].jitted(params)
   return state.replace(params=params), {'init_from': facts} if facts else {}

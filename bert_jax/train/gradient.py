@@ -28,7 +28,6 @@ class Update:
     parts: micro-batches; row r belongs to number r % parts, so that each
       device has rows of every one.
     clip: clips a micro-batch's gradient, see `optimizer.make_clip`, or None.
-    dtype: type of the activations, to which the weights are rounded.
     reduce_dtype: type in which the devices' gradients are added.
     early: whether kernels' gradients that go around rings are summed beside the
       backward pass of the layers below, see `ops.early_sums`.
@@ -39,26 +38,24 @@ class Update:
   tx: optax.GradientTransformation
   parts: int = 1
   clip: Callable[[Any], Any] | None = None
-  dtype: str = 'float32'
   reduce_dtype: str = 'float32'
   early: bool = False
 
 
 def make_update(
-  config: config_dict.ConfigDict, objective: Objective, phase: Phase, mesh: Mesh
+  fields: config_dict.ConfigDict, objective: Objective, phase: Phase, mesh: Mesh
 ) -> Update:
-  """Returns the update of a phase, given its config from `tuning.resolve`."""
+  """Returns the update of a phase; `fields` are `optimizer.*`."""
   return Update(
     objective=objective,
     mesh=mesh,
-    tx=optimizer.make(config.optimizer),
+    tx=optimizer.make(fields),
     parts=phase.accumulate,
-    clip=optimizer.make_clip(config.optimizer),
-    dtype=config.model.dtype,
-    reduce_dtype=config.optimizer.reduce_dtype,
+    clip=optimizer.make_clip(fields),
+    reduce_dtype=fields.reduce_dtype,
     # Micro-batches have one sum, after the last, or after each if it is clipped.
     # A scan has the layers' gradients at its end only.
-    early=phase.accumulate == 1 and not config.compute.scan_layers,
+    early=phase.accumulate == 1 and not objective.how.scan_layers,
   )
 
 
@@ -81,7 +78,7 @@ def compute(params: Any, batch: Any, key: jax.Array, update: Update):
   """
   mesh, parts = update.mesh, update.parts
   shards = partition.stored_shardings(mesh, params)
-  params = device_rows.round_shards(params, mesh, update.dtype)
+  params = device_rows.round_shards(params, mesh, update.objective.bert.dtype)
   early = _list_early(params, shards, update)
 
   def of_rows(rows, counts, key, parts):

@@ -17,7 +17,7 @@ from bert_jax.runtime import prefetch, progress
 from bert_jax.train import evaluate, programs
 from bert_jax.train.run import Run
 from bert_jax.train.step import BLOCK, TrainState
-from bert_jax.train.task import HELD_OUT, Phase, count_work, list_phases
+from bert_jax.train.task import HELD_OUT, Phase, count_work
 
 
 def run_phase(
@@ -39,77 +39,64 @@ def run_phase(
     errors.Interrupted: after a signal, with the state saved.
   """
   first, end = int(state.step), phase.first + phase.steps
-  another_next = _changes_length(run, phase.number + 1)
-  every, save_every = run.config.eval.every, run.config.checkpoint.every
+  plan, objective = run.plan, run.task.objective
+  another_next = plan.changes_length(phase.number + 1)
   update = _by_length(compiled, programs.TRAIN)
   evaluation = _by_length(compiled, programs.EVALUATE)
-  meter, profile = run.meter, run.profile
-  run.status.note(state='running', step=first, phase=phase.number)
+  bar, meter, profile = run.report.bar, run.report.meter, run.report.profile
+  run.report.status.note(state='running', step=first, phase=phase.number)
   if first == 0:
     _check_first_batch(run, phase, state, evaluation)
     if run.task.evaluate_first:
       _evaluate(run, phase, 0, state, evaluation)
   # One without steps is evaluated only at its end.
-  if (
-    phase.steps and first == phase.first and _changes_length(run, phase.number)
-  ):
-    run.bar.write(
-      f'phase {phase.number}: rows of {phase.seq_length} tokens, '
-      f'{phase.steps:,} steps'
-    )
-    if every:
+  another = plan.changes_length(phase.number)
+  if phase.steps and first == phase.first and another:
+    length, steps = phase.seq_length, phase.steps
+    bar.write(f'phase {phase.number}: rows of {length} tokens, {steps:,} steps')
+    if plan.eval_every:
       _evaluate(run, phase, first, state, evaluation)
   run.stop_if_asked(first, state)
   flops = {
-    length: run.objective.flops(dataclasses.replace(phase, seq_length=length))
+    length: objective.flops(dataclasses.replace(phase, seq_length=length))
     for length in compiled
   }
   profile.begin_phase(first, end)
   meter.begin_phase()
   own = device_mesh.find_own_rows(run.mesh, phase.batch_size)
   make = functools.partial(run.task.train_batch, phase, rows=own)
-  workers = run.config.data.loader_workers
-  batches = prefetch.make_ahead(make, first, end, workers)
+  batches = prefetch.make_ahead(make, first, end, plan.workers)
   with contextlib.closing(batches), _frozen_heap():
     for step in range(first, end):
       run.stop_if_asked(step, state, ask=False)
       # A phase's first step was evaluated by the phase before, at its length.
-      if every and step % every == 0 and step > phase.first:
+      due = plan.eval_every and step % plan.eval_every == 0
+      if due and step > phase.first:
         _evaluate(run, phase, step, state, evaluation)
       with profile.update(step + 1):
         state = _update(run, step + 1, batches, flops, update, state)
-      if (step + 1) % save_every == 0 or run.stop.save:
+      if (step + 1) % plan.save_every == 0 or run.stop.save:
         meter.flush()
         # During skipped updates, saving would delete an earlier checkpoint.
         if not meter.skipped_in_a_row:
           run.save(step + 1, state)
     predictions = {}
-    if end == sum(run.config.phases.steps):
+    if end == plan.steps:
       state, predictions = _end_run(run, phase, end, state, evaluation)
-    elif every and (end % every == 0 or another_next):
+    elif plan.eval_every and (end % plan.eval_every == 0 or another_next):
       _evaluate(run, phase, end, state, evaluation)
     run.stop_if_asked(end, state)
   return state, predictions
-
-
-def _changes_length(run, number) -> bool:
-  """Returns whether a phase follows one of another length.
-
-  The change is evaluated before and after it: losses at different lengths do not
-  compare.
-  """
-  lengths = run.config.phases.seq_length
-  return 0 < number < len(lengths) and lengths[number - 1] != lengths[number]
 
 
 def _end_run(run, phase, end, state, evaluation):
   """Saves and evaluates; returns the run's state, the best, and predictions."""
   # First, since the evaluation raises if its loss is not finite.
   run.save(end, state)
-  found = _evaluate(run, phase, end, state, evaluation)
+  kept = _evaluate(run, phase, end, state, evaluation)
   if run.checkpoints.best and run.checkpoints.best[0] != end:
-    state, found = _take_best(run, phase, end, state, evaluation)
-  predictions = {HELD_OUT: found}
+    state, kept = _take_best(run, phase, end, state, evaluation)
+  predictions = {HELD_OUT: kept}
   for name, rows in run.task.others.items():
     label, count = f'predicting {name}', rows.eval_batches(phase)
     with progress.Progress(count, 'batches', label, leave=False) as bar:
@@ -153,12 +140,13 @@ def _frozen_heap():
 
 def _check_first_batch(run, phase, state, evaluation):
   """Shows the first batch, and checks the loss of new parameters."""
-  task, bar, mesh = run.task, run.bar, run.mesh
-  with run.meter.paused():
+  task, bar, mesh = run.task, run.report.bar, run.mesh
+  objective = task.objective
+  with run.report.meter.paused():
     own = device_mesh.find_own_rows(mesh, phase.eval_batch_size)
     batch = task.train_batch(phase, 0, own)
-    evaluated = run.objective.evaluate_as(phase)
-    shapes = run.objective.batch_shapes(evaluated, phase.eval_batch_size)
+    evaluated = objective.evaluate_as(phase)
+    shapes = objective.batch_shapes(evaluated, phase.eval_batch_size)
     # Held-out batches may have fewer predictions.
     cut = {k: x[tuple(map(slice, shapes[k].shape))] for k, x in batch.items()}
     batch = device_mesh.put_batch(mesh, cut)
@@ -167,13 +155,13 @@ def _check_first_batch(run, phase, state, evaluation):
       whole = task.train_batch(phase, 0, np.arange(phase.batch_size))
       for line in task.describe(whole):
         bar.write(line)
-    sums, losses = jax.device_get(sums), run.objective.losses
+    sums, losses = jax.device_get(sums), objective.losses
     bar.write(
       evaluate.check_first_loss(
         evaluate.compute_means(sums, losses, task.derive)['loss'],
-        run.objective.expected_loss,
+        objective.expected_loss,
         task.start is not None,
-        run.config.model.hidden_size,
+        objective.bert.hidden_size,
       )
     )
 
@@ -182,8 +170,8 @@ def _update(run, number, batches, flops, update, state):
   """Dispatches an update, reads the previous one; returns the state."""
   start = time.monotonic()
   batch = next(batches)
-  run.timer.arm(update=True)
-  rates = run.rates((number - 1) // BLOCK)
+  run.stop.timer.arm(update=True)
+  rates = run.plan.rates((number - 1) // BLOCK)
   costs = {'flops': _choose(flops, batch), 'waited': time.monotonic() - start}
   with jax.transfer_guard('disallow'):
     arrays = device_mesh.put_batch(run.mesh, batch)
@@ -191,19 +179,19 @@ def _update(run, number, batches, flops, update, state):
     costs['tokens'] = distributed.sum_global(
       batch['input_mask'], arrays['input_mask']
     )
-    state, metrics = update(state, arrays, run.key, rates)
+    state, metrics = update(state, arrays, run.plan.key, rates)
     run.stop.ask_ahead(run.mesh, run.must_save())
-    run.meter.add(number, metrics, costs)
-  run.status.note(step=number)
+    run.report.meter.add(number, metrics, costs)
+  run.report.status.note(step=number)
   return state
 
 
 def _evaluate(run, phase, step, state, evaluation):
   """Evaluates on the held-out data and logs; returns what the task kept."""
-  start, task = time.monotonic(), run.task
-  with run.meter.paused():
+  start, task, report = time.monotonic(), run.task, run.report
+  with report.meter.paused():
     totals, kept = _predict(run, phase, step, state, evaluation, task)
-    losses = run.objective.losses
+    losses = task.objective.losses
     means = evaluate.compute_means(totals, losses, task.derive)
     if not math.isfinite(means['loss']):
       raise errors.UserError(
@@ -216,29 +204,30 @@ def _evaluate(run, phase, step, state, evaluation):
     seconds = time.monotonic() - start
     work = _count_work(run, step, means)
     row, where = {**means, **work, 'seconds': seconds}, ''
-    if len(set(run.config.phases.seq_length)) > 1:
+    if len({x.seq_length for x in run.plan.phases}) > 1:
       row['seq_length'] = phase.seq_length
       where = f' in rows of {phase.seq_length} tokens'
-    run.log.write('eval', step, row)
-    run.status.note(held_out=means)
-    run.bar.write(
+    report.log.write('eval', step, row)
+    report.status.note(held_out=means)
+    report.bar.write(
       f'held-out at step {step:,}{where} ({seconds:.1f} s): {task.word(means)}'
     )
-  if task.keep_best:
+  if run.plan.keep_best:
     run.save_best(step, state, next(iter(scores.values())))
   return kept
 
 
 def _count_work(run, step, means) -> dict[str, float]:
   """Returns the work so far, and the work until the plateau was left."""
-  work = count_work(run.objective, list_phases(run.config), step)
+  objective, report = run.task.objective, run.report
+  work = count_work(objective, run.plan.phases, step)
   left = {f'plateau_exit_{kind}': value for kind, value in work.items()}
-  before, bound = run.log.evaluation, run.task.plateau
+  before, bound = report.log.evaluation, run.task.plateau
   if left.keys() <= before.keys():
     return work | {name: before[name] for name in left}
-  if bound is None or means[run.objective.losses[0]] >= bound:
+  if bound is None or means[objective.losses[0]] >= bound:
     return work
-  run.bar.write(
+  report.bar.write(
     f'plateau exit at step {step:,}: {work["tokens"]:,} tokens, '
     f'{work["flops"]:.3g} FLOPs'
   )
@@ -248,14 +237,14 @@ def _count_work(run, step, means) -> dict[str, float]:
 def _take_best(run, phase, end, state, evaluation):
   """Returns the state of the best evaluation, and its predictions."""
   step, score = run.checkpoints.best
-  run.bar.write(
+  run.report.bar.write(
     f'the result is the model of step {step:,}, the best on held-out data '
     f'({score:.4f})'
   )
   template = jax.tree.map(
     lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
   )
-  with run.meter.paused(), run.timer.paused():
+  with run.report.meter.paused(), run.stop.timer.paused():
     state = run.checkpoints.restore_best(template)
   _, kept = _predict(run, phase, end, state, evaluation, run.task)
   return state, kept
@@ -276,7 +265,7 @@ def _held_out(run, phase, step, state, rows, bar):
   with contextlib.closing(made):
     for batch in made:
       run.stop_if_asked(step, state)
-      run.timer.arm()
+      run.stop.timer.arm()
       if bar:
         bar.update(1)
       yield device_mesh.put_batch(run.mesh, batch)

@@ -94,10 +94,9 @@ class Meter:
     every: int,
     steps: int,
     task: Task,
-    losses: tuple[str, ...],
   ):
     self._log, self._bar, self._status = log, bar, status
-    self._task, self._losses = task, losses
+    self._task = task
     self._every, self._steps = every, steps
     parts = -(-every // max(steps // _ROWS, 1))
     self._most = -(-every // parts)  # steps of a row, about equally many
@@ -206,7 +205,8 @@ class Meter:
     )
 
   def _compute_means(self, sums) -> dict[str, float]:
-    return evaluate.compute_means(sums, self._losses, self._task.derive)
+    losses = self._task.objective.losses
+    return evaluate.compute_means(sums, losses, self._task.derive)
 
   @contextlib.contextmanager
   def paused(self):

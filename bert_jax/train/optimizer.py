@@ -18,36 +18,38 @@ NO_DECAY = re.compile(r'(^|/)\w*norm/|(^|/)bias$')
 _QKV, _OF_ONE = 'attention/qkv/kernel', (0, 2, 3)
 
 
-def make_schedule(config: config_dict.ConfigDict) -> optax.Schedule:
-  """Returns the learning rate of each update of an experiment.
+def make_schedule(
+  fields: config_dict.ConfigDict, phases: config_dict.ConfigDict
+) -> optax.Schedule:
+  """Returns the learning rate of each update, by `optimizer.*` and `phases.*`.
 
   One schedule lasts for all phases, unless `phases.learning_rates` gives a
   phase a peak, a warm-up and a decay of its own. Phases after it whose peak is
   0 continue its decay.
   """
-  o, phases = config.optimizer, config.phases
-  parts = [(o.learning_rate, o.warmup_steps, sum(phases.steps))]
+  whole = fields.learning_rate, fields.warmup_steps, sum(phases.steps)
+  parts = [whole]
   if phases.learning_rates:
     parts = readings.list_decays(phases)
-  schedules = [_rise_and_fall(o, *part) for part in parts]
+  zero = fields.decay_from == 'zero'
+  schedules = [_rise_and_fall(*part, from_zero=zero) for part in parts]
   ends = itertools.accumulate(steps for _, _, steps in parts)
   return optax.join_schedules(schedules, [*ends][:-1])
 
 
-def _rise_and_fall(config, peak, warmup, steps):
+def _rise_and_fall(peak, warmup, steps, from_zero=False):
   """Returns the learning rate of each update of one warm-up and decay.
 
   It is 0 at update 0, rises linearly to the peak at `warmup`, falls to exactly
-  0 at `steps`, and stays 0. With `decay_from='zero'`, the decay begins with the
-  peak at update 0, so the rate drops at the end of the warm-up, as in Google's
+  0 at `steps`, and stays 0. From zero, the decay begins with the peak at update
+  0, so the rate drops at the end of the warm-up, as in Google's
   `optimization.py`.
 
-  >>> o = config_dict.ConfigDict({'decay_from': 'warmup'})
-  >>> rate = _rise_and_fall(o, peak=0.5, warmup=2, steps=6)
+  >>> rate = _rise_and_fall(peak=0.5, warmup=2, steps=6)
   >>> [float(rate(step)) for step in range(8)]
   [0.0, 0.25, 0.5, 0.375, 0.25, 0.125, 0.0, 0.0]
   """
-  gone = warmup / steps if config.decay_from == 'zero' else 0.0
+  gone = warmup / steps if from_zero else 0.0
   decay = optax.linear_schedule(peak * (1 - gone), 0.0, steps - warmup)
   if not warmup:
     return decay
@@ -62,26 +64,26 @@ def decay_mask(params: Any):
   )
 
 
-def make(config: config_dict.ConfigDict) -> optax.GradientTransformation:
-  """Returns optax's AdamW, or LAMB, without the learning rate.
+def make(fields: config_dict.ConfigDict) -> optax.GradientTransformation:
+  """Returns optax's AdamW, or LAMB, by `optimizer.*`, without the learning rate.
 
   The training step multiplies by `-schedule(step)` itself: a skipped update
   (non-finite gradient) must not advance Adam's count, yet the schedule has to
   reach 0 at the planned step. With `finite=False`, an update does not change
   the state, and the updates that it returns are meaningless.
   """
-  adam = _adam(config.b1, config.b2, config.epsilon)
-  if not config.bias_correction:
+  adam = _adam(fields.b1, fields.b2, fields.epsilon)
+  if not fields.bias_correction:
     adam = _without_bias_correction(adam)
-  steps = [adam, optax.add_decayed_weights(config.weight_decay, decay_mask)]
-  if config.clip_unit == 'batch':
-    steps.insert(0, optax.stateless(_clip(config.clip_norm)))
-  if config.algorithm == 'lamb':
+  steps = [adam, optax.add_decayed_weights(fields.weight_decay, decay_mask)]
+  if fields.clip_unit == 'batch':
+    steps.insert(0, optax.stateless(_clip(fields.clip_norm)))
+  if fields.algorithm == 'lamb':
     steps.append(optax.stateless(_scale_by_trust_ratio))
-  if config.freeze:
+  if fields.freeze:
     # First, so that the clipped norm is the norm of what is trained; last,
     # because weights decay.
-    freeze = _freeze_named(config.freeze)
+    freeze = _freeze_named(fields.freeze)
     steps = [freeze, *steps, freeze]
   return optax.chain(*steps)
 
@@ -138,15 +140,15 @@ def _freeze_named(freeze):
   return optax.GradientTransformation(init, update)
 
 
-def make_clip(config: config_dict.ConfigDict):
+def make_clip(fields: config_dict.ConfigDict):
   """Returns a function that clips a micro-batch's gradient, or None.
 
   If it is None, `make` clips the gradient of the batch.
   """
-  if config.clip_unit == 'batch':
+  if fields.clip_unit == 'batch':
     return None
-  clip = _clip(config.clip_norm)
-  return lambda grads: clip(_freeze(config.freeze, grads), None)
+  clip = _clip(fields.clip_norm)
+  return lambda grads: clip(_freeze(fields.freeze, grads), None)
 
 
 def _clip(most: float):

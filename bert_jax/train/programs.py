@@ -23,7 +23,7 @@ from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed, partition
 from bert_jax.runtime import process_pool, progress
 from bert_jax.train import optimizer, shortage, step, tuning
-from bert_jax.train.task import Objective, Phase, split_by_length
+from bert_jax.train.task import Compute, Objective, Phase, split_by_length
 from bert_jax.workdir import fingerprint
 
 INITIALISE, PLACE, PLACE_KEY = 'initial state', 'placement', 'placement of keys'
@@ -69,16 +69,17 @@ def list_start(
   config: config_dict.ConfigDict, objective: Objective, mesh: Mesh
 ) -> list[Program]:
   """Returns the programs of a run that belong to no phase, for any mesh."""
-  init, shapes, layout = plan_initial_state(config, objective, mesh)
+  init, shapes, layout = plan_initial_state(config.optimizer, objective, mesh)
   state = jax.tree.map(_place, shapes, layout)
-  key = jax.eval_shape(lambda: jax.random.key(config.seed))
-  run_key = jax.eval_shape(lambda: step.run_key(config))
+  key = jax.eval_shape(lambda: jax.random.key(0))
+  run_key = jax.eval_shape(lambda: step.run_key(0, config.rng))
+  schedule = optimizer.make_schedule(config.optimizer, config.phases)
   replicate = distributed.jit_put(device_mesh.replicate(mesh))
   found = [
     Program(INITIALISE, init, (key,)),
     Program(PLACE, distributed.jit_put(layout.params), (shapes.params,)),
     Program(PLACE_KEY, replicate, (run_key,)),
-    Program(RATES, step.jit_rates(config, mesh), (_NUMBER,)),
+    Program(RATES, step.jit_rates(schedule, mesh), (_NUMBER,)),
     Program(FINGERPRINT, fingerprint.of_leaves, (state,)),
   ]
   if writers := device_mesh.group_writers(mesh):
@@ -97,13 +98,13 @@ def list_phase(
   mesh: Mesh,
   phase: Phase,
 ) -> list[Program]:
-  """Returns the programs of a phase, by its config from `tuning.resolve`.
+  """Returns the programs of a phase, whose objective is from `tuning.tune`.
 
   The training step is the first of them, unless the phase has no steps.
   """
-  _, shapes, layout = plan_initial_state(config, objective, mesh)
+  _, shapes, layout = plan_initial_state(config.optimizer, objective, mesh)
   state = jax.tree.map(_place, shapes, layout)
-  key = jax.eval_shape(lambda: step.run_key(config))
+  key = jax.eval_shape(lambda: step.run_key(0, config.rng))
   rows = device_mesh.row_sharding(mesh)
   batch, held_out = (
     jax.tree.map(lambda x: _place(x, rows), objective.batch_shapes(sizes, size))
@@ -113,8 +114,8 @@ def list_phase(
     )
   )
   make = functools.partial(Program, phase=phase.number, length=phase.seq_length)
-  train = step.jit_train(config, objective, phase, mesh)
-  evaluate = step.jit_eval(config, objective, mesh)
+  train = step.jit_train(config.optimizer, objective, phase, mesh)
+  evaluate = step.jit_eval(objective, mesh)
   key, rates = (
     _place(x, device_mesh.replicate(mesh))
     for x in (key, jax.ShapeDtypeStruct((step.BLOCK,), jnp.float32))
@@ -128,17 +129,14 @@ def list_phase(
 
 
 def plan_initial_state(
-  config: config_dict.ConfigDict, objective: Objective, mesh: Mesh
+  fields: config_dict.ConfigDict, objective: Objective, mesh: Mesh
 ):
-  """Returns (init, shapes, layout) of a run's state.
+  """Returns (init, shapes, layout) of a run's state, with `optimizer.*`.
 
   They are jitted, key -> `step.TrainState`; its shapes; and their shardings.
   """
-  init = functools.partial(
-    step.init_state,
-    objective=objective,
-    tx=optimizer.make(config.optimizer),
-  )
+  tx = optimizer.make(fields)
+  init = functools.partial(step.init_state, objective=objective, tx=tx)
   shapes = jax.eval_shape(init, jax.random.key(0))
   layout = partition.state_shardings(mesh, shapes)
   return jax.jit(init, out_shardings=layout), shapes, layout
@@ -226,17 +224,17 @@ class Result:
   """The compiled programs of a phase, or of the run's start.
 
   Attributes:
-    config: the phase's config from `tuning.resolve`, or the run's.
+    how: as they compute.
     outcomes: the result for each program.
   """
 
-  config: Any
+  how: Compute
   outcomes: list[Outcome]
 
 
 def compile_run(
   config: config_dict.ConfigDict,
-  objective: Callable[[Any], Objective],
+  objective: Objective,
   mesh: Mesh,
   start: list[Program],
   phases: list[Phase],
@@ -253,34 +251,36 @@ def compile_run(
     `task.split_by_length`; the result of `start` has the key None.
   """
   device = mesh.devices.flat[0]
+  where = device, mesh.shape['model']
   left = {
-    p: tuning.list_candidates(config, device, p.seq_length)
-    for p in split_by_length(objective(config), phases)
+    p: tuning.list_candidates(
+      objective.how, objective.bert, *where, p.seq_length
+    )
+    for p in split_by_length(objective, phases)
   }
-  # Training steps, which take longest, begin first.
-  listed = {**_of_phases(left, objective, mesh), None: start}
-  found: dict[Phase | None, Result] = {}
-  while listed:
-    outcomes = iter(compile_all(sum(listed.values(), []), device.platform, say))
-    for phase, own in listed.items():
+  last = {None: (objective, start)}
+  results: dict[Phase | None, Result] = {}
+  while last or left:
+    made = {p: objective.computed_as(how) for p, (how, *_) in left.items()}
+    # Training steps, which take longest, begin first.
+    listed = {
+      p: (computed, list_phase(config, computed, mesh, p))
+      for p, computed in made.items()
+    } | last
+    together = [program for _, own in listed.values() for program in own]
+    outcomes = iter(compile_all(together, device.platform, say))
+    for phase, (computed, own) in listed.items():
       done = [next(outcomes) for _ in own]
-      own_config = config if phase is None else left[phase][0]
-      found[phase] = Result(own_config, done)
-    left = {
-      phase: others
-      for phase, (_, *others) in left.items()
-      if _must_try_again(phase, found[phase].outcomes, others, say)
-    }
-    listed = _of_phases(left, objective, mesh)
-  return found
-
-
-def _of_phases(left, objective, mesh):
-  """Returns {phase: programs} for the first remaining config of each phase."""
-  return {
-    phase: list_phase(config, objective(config), mesh, phase)
-    for phase, (config, *_) in left.items()
-  }
+      results[phase] = Result(computed.how, done)
+    left, last = (
+      {
+        phase: others
+        for phase, (_, *others) in left.items()
+        if _must_try_again(phase, results[phase].outcomes, others, say)
+      },
+      {},
+    )
+  return results
 
 
 def _must_try_again(phase, outcomes, others, say) -> bool:

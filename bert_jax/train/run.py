@@ -1,10 +1,10 @@
-"""What all phases of a run share: when its state is saved, what is traced."""
+"""What all phases of a run share: its plan, its reports, how it stops."""
 
 import contextlib
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ from bert_jax import errors
 from bert_jax.parallel import distributed
 from bert_jax.runtime import hang, progress, signals, storage
 from bert_jax.train.meter import Meter
-from bert_jax.train.task import Objective, Task
+from bert_jax.train.task import Phase, Task
 from bert_jax.workdir import log, paths, status
 from bert_jax.workdir.checkpoint import Checkpoints
 
@@ -26,10 +26,12 @@ class Stop:
     signum: the largest signal number that any process received; None until the
       processes have agreed to stop. A single process need not ask.
     save: whether the processes have agreed to save a checkpoint now.
+    timer: ends this process if an update or a batch of evaluation hangs.
   """
 
   def __init__(self, own: signals.Stop):
     self._own = own
+    self.timer = hang.Timer()
     self._agreed = 0
     self._vote = None
     self._asked = self.save = False
@@ -147,34 +149,70 @@ class Profile:
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
-  """What all phases of a run share.
+class Plan:
+  """What a run does when; counts are updates.
 
   Attributes:
-    mesh: axes (data, model), see `device_mesh.make_mesh`.
     key: random key of the run, on the mesh.
     rates: learning rates on the mesh, by the number of a block, see
       `step.jit_rates`.
+    eval_every: between evaluations; 0 is only at the end.
+    save_minutes: after which a checkpoint is saved in addition; 0 is never.
+    keep_best: whether the result is the state of the best evaluation, by the
+      first metric of `Task.score`, instead of the last state.
+    profiled: how many to trace.
+    workers: processes that make batches.
   """
 
-  config: Any
-  task: Task
-  objective: Objective
-  mesh: Mesh
+  phases: list[Phase]
   key: jax.Array
   rates: Callable[[int], jax.Array]
-  stop: Stop
-  timer: hang.Timer
-  checkpoints: Checkpoints
+  eval_every: int
+  save_every: int
+  save_minutes: float
+  keep_best: bool
+  log_every: int
+  profiled: int
+  workers: int
+
+  @property
+  def steps(self) -> int:
+    return sum(phase.steps for phase in self.phases)
+
+  def changes_length(self, number: int) -> bool:
+    """Returns whether a phase follows one of another length.
+
+    The change is evaluated before and after it: losses at different lengths do
+    not compare.
+    """
+    lengths = [phase.seq_length for phase in self.phases]
+    return 0 < number < len(lengths) and lengths[number - 1] != lengths[number]
+
+
+class Report(NamedTuple):
+  """Where a run says how it is doing."""
+
   log: log.Log | log.Nothing
   bar: progress.Progress
-  meter: Meter
   status: status.Status
+  meter: Meter
   profile: Profile
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """What all phases of a run share; the axes of its mesh are (data, model)."""
+
+  task: Task
+  mesh: Mesh
+  plan: Plan
+  checkpoints: Checkpoints
+  report: Report
+  stop: Stop
 
   def must_save(self) -> bool:
     """Returns whether the last checkpoint is too old, in process 0."""
-    seconds = 60 * self.config.checkpoint.minutes
+    seconds = 60 * self.plan.save_minutes
     waited = time.monotonic() - self.checkpoints.saved
     return distributed.is_first() and 0 < seconds <= waited
 
@@ -185,16 +223,16 @@ class Run:
     """
     if self.checkpoints.newest == step:
       return
-    every, phases = self.config.eval.every, self.config.phases
+    every, report = self.plan.eval_every, self.report
 
     def announce(mark):
-      self.log.write('checkpoint', step, {'fingerprint': mark})
-      self.log.flush()
+      report.log.write('checkpoint', step, {'fingerprint': mark})
+      report.log.flush()
 
-    with self.meter.paused(), self.timer.paused():
+    with report.meter.paused(), self.stop.timer.paused():
       mark = self.checkpoints.save(step, state, announce)
-      if not (every and step % every == 0 and step < sum(phases.steps)):
-        self.bar.write(f'checkpoint at step {step:,}, fingerprint={mark}')
+      if not (every and step % every == 0 and step < self.plan.steps):
+        report.bar.write(f'checkpoint at step {step:,}, fingerprint={mark}')
 
   def save_best(self, step: int, state: Any, score: float):
     """Saves the state if no evaluation before had as high a score."""
@@ -208,6 +246,6 @@ class Run:
     if ask:
       self.stop.ask()
     if self.stop.signum is not None:
-      self.meter.flush()
+      self.report.meter.flush()
       self.save(step, state)
       raise errors.Interrupted(self.stop.signum, everywhere=True)

@@ -14,7 +14,7 @@ from ml_collections import config_dict
 from bert_jax.config import readings
 from bert_jax.model import precision
 from bert_jax.parallel import device_mesh, partition
-from bert_jax.train import device_rows, gradient, optimizer
+from bert_jax.train import device_rows, gradient
 from bert_jax.train.task import Objective, Phase
 
 BLOCK = 1024  # updates whose learning rates are on the devices at a time
@@ -44,18 +44,17 @@ def init_state(
   return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params))
 
 
-def run_key(config: config_dict.ConfigDict):
+def run_key(seed: int, rng: str):
   """Returns the random key of the run, from which steps derive theirs."""
-  return jax.random.key(config.seed, impl=_RNG[config.rng])
+  return jax.random.key(seed, impl=_RNG[rng])
 
 
-def jit_rates(config: config_dict.ConfigDict, mesh: Mesh):
+def jit_rates(schedule: optax.Schedule, mesh: Mesh):
   """Returns the learning rates of `BLOCK` updates as a function of their block.
 
   Updates 0 to BLOCK - 1 are block 0. The rates are an argument of the training
   step, so that runs which differ in nothing else share a compiled program.
   """
-  schedule = optimizer.make_schedule(config)
   return jax.jit(
     lambda block: schedule(block * BLOCK + jnp.arange(BLOCK)),
     out_shardings=device_mesh.replicate(mesh),
@@ -63,32 +62,32 @@ def jit_rates(config: config_dict.ConfigDict, mesh: Mesh):
 
 
 def jit_train(
-  config: config_dict.ConfigDict, objective: Objective, phase: Phase, mesh: Mesh
+  fields: config_dict.ConfigDict, objective: Objective, phase: Phase, mesh: Mesh
 ):
   """Returns the update of a phase, `train_step` without its last argument."""
-  update = gradient.make_update(config, objective, phase, mesh)
+  update = gradient.make_update(fields, objective, phase, mesh)
   step = functools.partial(train_step, update=update)
-  return _jit(config, step, donate_argnums=0)
+  return _jit(objective, step, donate_argnums=0)
 
 
-def jit_eval(config: config_dict.ConfigDict, objective: Objective, mesh: Mesh):
+def jit_eval(objective: Objective, mesh: Mesh):
   """Returns the evaluation of a batch, `eval_step` of (params, batch)."""
-  step = functools.partial(
-    eval_step, objective=objective, mesh=mesh, dtype=config.model.dtype
+  return _jit(
+    objective, functools.partial(eval_step, objective=objective, mesh=mesh)
   )
-  return _jit(config, step)
 
 
-def _jit(config, step, **how):
-  """Jits a step with the config's precision and compiler options."""
+def _jit(objective, step, **options):
+  """Jits a step with the objective's precision and compiler options."""
+  how, dtype = objective.how, objective.bert.dtype
 
   @functools.wraps(step.func)
   def traced(*args):
-    with precision.set_products(config):
+    with precision.set_products(how.matmul_precision, dtype):
       return step(*args)
 
-  options = readings.get_xla_options(config) or None
-  return jax.jit(traced, compiler_options=options, **how)
+  given = readings.get_xla_options(how.xla_options) or None
+  return jax.jit(traced, compiler_options=given, **options)
 
 
 def train_step(
@@ -140,14 +139,7 @@ def train_step(
   return jax.lax.with_sharding_constraint(new, layout), metrics
 
 
-def eval_step(
-  params: Any,
-  batch: Any,
-  *,
-  objective: Objective,
-  mesh: Mesh,
-  dtype: str = 'float32',
-):
+def eval_step(params: Any, batch: Any, *, objective: Objective, mesh: Mesh):
   """Sums the metrics of a batch, without dropout, and predicts its rows.
 
   Args:
@@ -162,7 +154,7 @@ def eval_step(
     sums, predictions = objective.compute(params, rows, None)
     return device_rows.add_up(sums, mesh), predictions
 
-  params = device_rows.round_shards(params, mesh, dtype)
+  params = device_rows.round_shards(params, mesh, objective.bert.dtype)
   mapped = device_rows.map_rows(local, mesh, params, (P(), P('data')))
   sums, predictions = mapped(params, batch)
   predictions = jax.lax.with_sharding_constraint(

@@ -55,10 +55,26 @@ def use_longest(phase: Phase) -> tuple[int, ...]:
 
 
 @dataclasses.dataclass(frozen=True)
+class Compute:
+  """How a model is computed; `bert_jax.config` has the meaning of each field."""
+
+  attention: str
+  heads: str
+  remat: str
+  scan_layers: bool
+  last_layer: str
+  matmul_precision: str
+  xla_options: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Objective:
   """The part of a task that needs no data: all that a run's programs need.
 
   Attributes:
+    bert: the model, a `bert_config.BertConfig`.
+    how: how it is computed, which changes neither parameters nor losses.
+    computed_as: (another way) -> the same objective, computed so.
     init: (key) -> parameters.
     losses: names of the metrics that are minimised; their means are added.
     counts: (batch) -> {metric: count over the batch}. It does not run the
@@ -76,6 +92,9 @@ class Objective:
       is phase.seq_length. All are compiled before the first step.
   """
 
+  bert: Any
+  how: Compute
+  computed_as: Callable[[Compute], 'Objective']
   init: Callable[[Any], Any]
   losses: tuple[str, ...]
   counts: Callable[[Batch], dict]
@@ -146,8 +165,6 @@ class Task(Rows):
   """What to learn, and from what data; its own `Rows` are the held-out ones.
 
   Attributes:
-    objective: (config) -> Objective. `config.compute` may differ from phase to
-      phase, which changes neither parameters nor losses.
     train_batch: (phase, step, rows) -> rows of the global batch of a step:
       int [b], each below phase.batch_size.
     describe: (first batch) -> lines to show before training starts.
@@ -159,16 +176,15 @@ class Task(Rows):
     derive: ({metric: mean}) -> {metric: value} to log beside them, such as a
       perplexity.
     word: ({metric: mean or value}) -> a line or lines for the terminal.
-    score: (kept) -> {metric: value} of the whole held-out set, such as F1.
-    keep_best: whether the result is the state of the best evaluation, by the
-      first metric of `score`, instead of the last state.
+    score: (kept) -> {metric: value} of the whole held-out set, such as F1; by
+      the first, `Plan.keep_best` compares evaluations.
     others: {name: `Rows`} that the trained model predicts in addition.
     plateau: the held-out value of the first of `Objective.losses` below which
       the model has left the plateau (docs/plateau.md); the work until it first
       does is logged. None if there is no plateau.
   """
 
-  objective: Callable[[Any], Objective]
+  objective: Objective
   train_batch: Callable[[Phase, int, np.ndarray], Batch]
   describe: Callable[[Batch], list[str]]
   facts: dict[str, Any]
@@ -177,6 +193,5 @@ class Task(Rows):
   derive: Callable[[dict], dict] = lambda found: {}
   word: Callable[[dict], str] = _word_means
   score: Callable[[Any], dict] = lambda found: {}
-  keep_best: bool = False
   others: Mapping[str, Rows] = dataclasses.field(default_factory=dict)
   plateau: float | None = None

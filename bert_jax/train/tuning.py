@@ -7,13 +7,15 @@ Unless stated otherwise, they are based on the compiler's estimates, see
 import dataclasses
 
 import jax
+from jax.sharding import Mesh
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.config import fields
 from bert_jax.hardware import chips
-from bert_jax.model import bert_config, parameters
+from bert_jax.model import parameters
+from bert_jax.model.bert_config import BertConfig
 from bert_jax.ops import flash_attention, fused_attention
+from bert_jax.train.task import Compute, Objective
 
 _HOPPER = 'h100', 'h100-pcie', 'h100-nvl', 'h200', 'h200-nvl'
 # Compiler options by chip (`chips.Chip.name`).
@@ -35,88 +37,112 @@ _XLA_OPTIONS = {
 _CPU_CACHE = 2**21
 
 
+def read(config: config_dict.ConfigDict) -> Compute:
+  """Returns how a config asks for its model to be computed."""
+  how = Compute(**config.compute)
+  few = config.task == 'pretraining' and config.objective.kind == 'mlm'
+  if how.last_layer == 'auto' and not few:  # its heads read all tokens
+    return dataclasses.replace(how, last_layer='all')
+  return how
+
+
+def apply(how: Compute, bert: BertConfig) -> BertConfig:
+  """Returns a model that is computed as in training."""
+  return dataclasses.replace(
+    bert,
+    vocab_multiple=parameters.VOCAB_MULTIPLE,
+    attention=how.attention,
+    separate_heads=how.heads == 'separate',
+    flat_rows=how.heads == 'rows',
+    remat=how.remat,
+    scan_layers=how.scan_layers,
+    last_layer=how.last_layer,
+  )
+
+
 def list_candidates(
-  config: config_dict.ConfigDict, device: jax.Device, length: int
-) -> list:
-  """Returns configs to compile a phase with, in the order to try them.
+  how: Compute, bert: BertConfig, device: jax.Device, model: int, length: int
+) -> list[Compute]:
+  """Returns ways to compute a phase, in the order to try them.
 
   The first is the fastest. If its kernels or options come from `auto`, the next
   one does without, in case this version of the compiler rejects them.
 
   Args and raises: as `resolve`.
   """
-  found = [resolve(config, device, length)]
-  plain = config.copy_and_resolve_references()
-  if config.compute.xla_options == 'auto':
-    plain.compute.xla_options = ''
-    found.append(resolve(plain, device, length))
-  if config.compute.attention == 'auto':
-    plain.compute.attention = _choose_plain(config, device, length)
-    found.append(resolve(plain, device, length))
-  return [c for i, c in enumerate(found) if not i or c != found[i - 1]]
+  where = bert, device, model, length
+  ways = [resolve(how, *where)]
+  plain = how
+  if how.xla_options == 'auto':
+    plain = dataclasses.replace(plain, xla_options='')
+    ways.append(resolve(plain, *where))
+  if how.attention == 'auto':
+    chosen = _choose_plain(bert, device, length)
+    plain = dataclasses.replace(plain, attention=chosen)
+    ways.append(resolve(plain, *where))
+  return list(dict.fromkeys(ways))
 
 
-def resolve(config: config_dict.ConfigDict, device: jax.Device, length: int):
-  """Returns a config in which no field of `compute` is auto.
+def resolve(
+  how: Compute, bert: BertConfig, device: jax.Device, model: int, length: int
+) -> Compute:
+  """Returns the fastest way in which nothing is `auto`.
 
   Args:
     device: one of the mesh; may be absent.
+    model: devices over which a layer is split, `mesh.model`.
     length: S, tokens per sequence of the phase.
   """
-  config = config.copy_and_resolve_references()
-  compute = config.compute
-  if compute.attention == 'auto':
-    compute.attention = _choose_attention(config, device, length)
-  elif compute.attention not in ('xla', 'recompute'):
-    cannot = _find_problem(compute.attention, config, device, length)
-    if cannot:
+  attention, heads, options = how.attention, how.heads, how.xla_options
+  if attention == 'auto':
+    attention = _choose_attention(bert, device, model, length)
+  elif attention not in ('xla', 'recompute'):
+    if cannot := _find_problem(attention, bert, device, model, length):
       raise errors.UserError(
-        f'compute.attention={compute.attention} {cannot}; use '
-        'compute.attention=auto.'
+        f'compute.attention={attention} {cannot}; use compute.attention=auto.'
       )
-  if compute.heads == 'auto':
-    compute.heads = _choose_heads(config, device)
-  elif compute.heads != 'separate' and config.mesh.model > 1:
+  if heads == 'auto':
+    heads = _choose_heads(attention, device, model)
+  elif heads != 'separate' and model > 1:
     raise errors.UserError(
-      f'compute.heads={compute.heads} cannot be split by '
-      f'mesh.model={config.mesh.model}; use compute.heads=auto.'
+      f'compute.heads={heads} cannot be split by mesh.model={model}; use '
+      'compute.heads=auto.'
     )
-  if compute.last_layer == 'auto':
-    compute.last_layer = _choose_last_layer(config, device)
-  if compute.xla_options == 'auto':
+  last_layer = how.last_layer
+  if last_layer == 'auto':
+    last_layer = _choose_last_layer(how, bert, device, model)
+  if options == 'auto':
     chip = chips.find(device.device_kind)
-    options = _XLA_OPTIONS.get(chip.name, {}) if chip else {}
-    compute.xla_options = ' '.join(f'{k}={v}' for k, v in options.items())
-  return config
-
-
-def model_config(config: config_dict.ConfigDict) -> bert_config.BertConfig:
-  """Returns the model of a config from `resolve`, computed as in training."""
+    given = _XLA_OPTIONS.get(chip.name, {}) if chip else {}
+    options = ' '.join(f'{k}={v}' for k, v in given.items())
   return dataclasses.replace(
-    fields.model_config(config),
-    vocab_multiple=parameters.VOCAB_MULTIPLE,
-    attention=config.compute.attention,
-    separate_heads=config.compute.heads == 'separate',
-    flat_rows=config.compute.heads == 'rows',
-    remat=config.compute.remat,
-    scan_layers=config.compute.scan_layers,
-    last_layer=config.compute.last_layer,
+    how,
+    attention=attention,
+    heads=heads,
+    last_layer=last_layer,
+    xla_options=options,
   )
 
 
-def describe(config: config_dict.ConfigDict) -> str:
-  """Describes in one line how a resolved config computes, for the log."""
-  c = config.compute
-  layers = 'scanned' if c.scan_layers else 'unrolled'
+def tune(objective: Objective, mesh: Mesh, length: int) -> Objective:
+  """Returns an objective that is computed as `resolve` says."""
+  where = mesh.devices.flat[0], mesh.shape['model'], length
+  return objective.computed_as(resolve(objective.how, objective.bert, *where))
+
+
+def describe(how: Compute) -> str:
+  """Describes in one line how a phase is computed, for the log."""
+  layers = 'scanned' if how.scan_layers else 'unrolled'
   return (
-    f'attention {c.attention}, heads {c.heads}, remat {c.remat}, '
-    f'layers {layers}, last layer {c.last_layer}, XLA options {c.xla_options or "none"}'
+    f'attention {how.attention}, heads {how.heads}, remat {how.remat}, '
+    f'layers {layers}, last layer {how.last_layer}, XLA options '
+    f'{how.xla_options or "none"}'
   )
 
 
-def find_advice(config, device) -> str | None:
+def find_advice(how: Compute, dtype: str, device: jax.Device) -> str | None:
   """Says how a run's products would be faster; None if they are not slow."""
-  slow = config.model.dtype == config.compute.matmul_precision == 'float32'
+  slow = dtype == how.matmul_precision == 'float32'
   if device.platform == 'cpu' or not slow:
     return None
   return (
@@ -125,8 +151,8 @@ def find_advice(config, device) -> str | None:
   )
 
 
-def _choose_attention(config, device, length) -> str:
-  """Returns the fastest attention that supports the config.
+def _choose_attention(bert, device, model, length) -> str:
+  """Returns the fastest attention that supports the model.
 
   On GPUs by count of bytes: `flash` moves only the activations, `xla` and
   `recompute` also scores in float32, about ten times. In LARGE, the scores are
@@ -136,12 +162,12 @@ def _choose_attention(config, device, length) -> str:
   rows and 529 for the latter, `flash` 226 and 521 with the gradients of biases.
   """
   for way in ('fused', 'flash'):
-    if not _find_problem(way, config, device, length):
+    if not _find_problem(way, bert, device, model, length):
       return way
-  return _choose_plain(config, device, length)
+  return _choose_plain(bert, device, length)
 
 
-def _choose_plain(config, device, length) -> str:
+def _choose_plain(bert, device, length) -> str:
   """Returns how attention is computed without kernels.
 
   Measured on a CPU (`a71d0fb:benchmarks/measure/attention.py`): with
@@ -153,13 +179,13 @@ def _choose_plain(config, device, length) -> str:
   ms (and needs 4.2 GiB instead of 11.6).
   """
   if device.platform == 'cpu':
-    recompute = 4 * config.model.num_heads * length**2 > _CPU_CACHE
+    recompute = 4 * bert.num_heads * length**2 > _CPU_CACHE
   else:
     recompute = device.platform == 'gpu' and length >= 256
   return 'recompute' if recompute else 'xla'
 
 
-def _choose_heads(config, device) -> str:
+def _choose_heads(attention, device, model) -> str:
   """Returns the shape of products: separate, flat or rows.
 
   `mesh.model` needs separate heads. Without our kernels they are faster on
@@ -171,28 +197,26 @@ def _choose_heads(config, device) -> str:
   BASE at length 128 would take 6 % more estimated cycles with it. On GPUs it is
   what lets cuBLAS add the biases.
   """
-  tpu = device.platform == 'tpu' and config.compute.attention != 'fused'
-  if config.mesh.model > 1 or tpu:
+  tpu = device.platform == 'tpu' and attention != 'fused'
+  if model > 1 or tpu:
     return 'separate'
   return 'flat' if device.platform == 'tpu' else 'rows'
 
 
-def _choose_last_layer(config, device) -> str:
+def _choose_last_layer(how, bert, device, model) -> str:
   """Returns where the last layer is computed: all or predicted.
 
   On a CPU, two layers with 20 predictions in 64 tokens take 0.88 of the time
   with a hidden size of 128, 0.86 with 192. On other devices it was not measured.
   Dropout would draw other random numbers.
   """
-  model = config.model
-  drops = model.dropout or model.attention_dropout
-  plain = config.mesh.model == 1 and not config.compute.scan_layers
-  few = config.task == 'pretraining' and config.objective.kind == 'mlm'
+  drops = bert.dropout or bert.attention_dropout
+  plain = model == 1 and not how.scan_layers
   on_cpu = device.platform == 'cpu'
-  return 'predicted' if few and plain and on_cpu and not drops else 'all'
+  return 'predicted' if plain and on_cpu and not drops else 'all'
 
 
-def _find_problem(attention, config, device, length) -> str | None:
+def _find_problem(attention, bert, device, model, length) -> str | None:
   """Says why kernels cannot compute attention; None if they can."""
   platform = 'tpu' if attention == 'fused' else 'gpu'
   if device.platform != platform:
@@ -200,14 +224,13 @@ def _find_problem(attention, config, device, length) -> str | None:
   # Mosaic does not support bfloat16 products on these chips.
   if device.device_kind in ('TPU v2', 'TPU v3'):
     return f'does not run on a {device.device_kind}'
-  if config.mesh.model > 1:
-    return f'cannot be split by mesh.model={config.mesh.model}'
-  m = config.model
-  size = m.hidden_size // m.num_heads
+  if model > 1:
+    return f'cannot be split by mesh.model={model}'
+  heads, size = bert.num_heads, bert.head_size
   if attention == 'fused':
-    found = fused_attention.unsupported(length, m.num_heads, size, m.dtype)
-  elif m.dtype != 'bfloat16':  # it would not fit the registers
-    found = f'model.dtype={m.dtype}'
+    found = fused_attention.unsupported(length, heads, size, bert.dtype)
+  elif bert.dtype != 'bfloat16':  # it would not fit the registers
+    found = f'model.dtype={bert.dtype}'
   else:
     found = flash_attention.unsupported(length, size)
   return f'cannot do {found}' if found else None

@@ -67,8 +67,6 @@ def test_the_layers_would_have_rounded_to_the_same():
 
 def lowered(asked, dtype='float32'):
   """Returns the StableHLO of a loss with dropout and its gradient."""
-  c = training.small_config(model__dtype=dtype)
-  c.compute.matmul_precision = asked
   module, params = make(dtype)
   batch = training.make_batch(0)
 
@@ -76,7 +74,7 @@ def lowered(asked, dtype='float32'):
     found, _ = pretrain.compute_sums(module, params, batch, jax.random.key(1))
     return found['mlm_loss'] + found['nsp_loss']
 
-  with precision.set_products(c):
+  with precision.set_products(asked, dtype):
     step = jax.jit(jax.value_and_grad(loss))
     return step.lower(precision.cast(params, dtype)).as_text()
 
@@ -129,9 +127,7 @@ def test_what_is_compiled_for_one_precision_does_not_serve_another():
     return x @ x
 
   for asked in ('float32', 'bfloat16', 'float32'):
-    c = training.small_config()
-    c.compute.matmul_precision = asked
-    with precision.set_products(c):
+    with precision.set_products(asked, 'float32'):
       square(jnp.ones((2, 2)))
   assert len(traced) == 2
 
@@ -147,9 +143,7 @@ def test_attention_kernels_are_exact_whatever_is_asked():
       mask_value=-10_000.0,
     ).sum()
 
-  c = training.small_config()
-  c.compute.matmul_precision = 'tensorfloat32'
-  with precision.set_products(c):
+  with precision.set_products('tensorfloat32', 'float32'):
     text = str(jax.make_jaxpr(jax.grad(attend))(jnp.ones((1, 128, 3, 2, 64))))
   kinds = re.findall(r'precision=\(?Precision.(\w+)', text)
   assert kinds and set(kinds) == {'HIGHEST'}

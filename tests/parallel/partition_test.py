@@ -173,7 +173,7 @@ def test_a_checkpoint_of_large_has_tens_of_thousands_of_chunks_at_most():
   c = config.pretraining('large')
   mesh = device_mesh.make_mesh()
   _, shapes, _ = programs.plan_initial_state(
-    c, pretrain.make_objective(c), mesh
+    c.optimizer, pretrain.make_objective(c), mesh
   )
   for count in (64, 96, 256, 4096):
     devices = np.array([Device(k) for k in range(count)])

@@ -39,7 +39,7 @@ def examine_run(name, arguments=''):
   config.apply_arguments(c, f'num_layers=1,{arguments}')
   where, phases = accelerators.parse(name), task.list_phases(c)
   listed, facts, _ = examine.examine(c, where, phases, False, lambda line: None)
-  return examine.make_report(c, where, phases, None, listed, facts), where
+  return examine.make_report(where, None, listed, facts), where
 
 
 @needs_compiler

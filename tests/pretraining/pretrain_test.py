@@ -181,7 +181,7 @@ def test_work_is_counted_over_phases():
 def test_training_compares_a_sample_of_words_and_evaluation_all(directory):
   c = make_config(objective__sampled_words=40, **SMALL)
   made, full = (
-    pretrain.make_task(x, directory).objective(x)
+    pretrain.make_task(x, directory).objective
     for x in (c, make_config(**SMALL))
   )
   phase = task.list_phases(c)[0]
@@ -207,7 +207,7 @@ def test_left_to_right_predicts_the_next_token(directory):
   assert batch['masked_lm_ids'][0].tolist() == ids[1:].tolist()
   assert batch['masked_lm_weights'][0].sum() == real - 1
   made = pretrain.make_task(c, directory)
-  assert made.objective(c).expected_loss == pytest.approx(math.log(120))
+  assert made.objective.expected_loss == pytest.approx(math.log(120))
   assert count_predictions(c.objective, 1, task.list_phases(c)[0]) == 31
 
 
@@ -301,13 +301,13 @@ def test_untrained_models_predict_by_word_frequency_if_asked_to(directory):
   }
   c = make_config(objective__unigram_bias=True, **sizes)
   made = pretrain.make_task(c, directory)
-  params = made.objective(c).init(jax.random.key(0))
+  params = made.objective.init(jax.random.key(0))
   shares = np.exp(params['mlm']['bias'][:120])  # others are padding rows
   assert shares.sum() == pytest.approx(1, abs=1e-5)
   words = manifest_file.load_tokenizer(directory).vocab
   # 'the' is one of 29 words, all as frequent; special tokens are never right.
   assert shares[words.index('the')] == pytest.approx(1 / 29, rel=0.2)
   assert shares[words.index('[MASK]')] < 1e-3
-  assert made.objective(c).expected_loss == pytest.approx(
+  assert made.objective.expected_loss == pytest.approx(
     manifest_file.read(directory)['unigram_entropy'] + math.log(2), rel=0.02
   )

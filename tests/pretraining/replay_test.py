@@ -14,7 +14,6 @@ from bert_jax.config import to_json, unflatten
 from bert_jax.data import prepare
 from bert_jax.inference import trained_run
 from bert_jax.pretraining import pretrain, replay
-from bert_jax.train import tuning
 from bert_jax.train.task import list_phases
 from tests import models
 from tests.data import preparation
@@ -43,7 +42,7 @@ def make_params(c, seed):
 @functools.cache
 def _jit_init(fields):
   c = unflatten(json.loads(fields))
-  return jax.jit(pretrain.make_task(c, c.data.dir).objective(c).init)
+  return jax.jit(pretrain.make_task(c, c.data.dir).objective.init)
 
 
 def make_run(workdir, directories, **changes):
@@ -105,10 +104,9 @@ def test_a_row_has_the_loss_of_a_batch_of_it_alone(made):
   c = unflatten(
     json.loads(to_json(trained_run.read_config(f'{made}/config.json')))
   )
-  c = tuning.resolve(c, jax.devices()[0], 64)
   task = pretrain.make_task(c, c.data.dir)
   batch = task.train_batch(list_phases(c)[1], 32, np.array([3]))
-  objective = task.objective(c)
+  objective = task.objective
   compute = jax.jit(objective.compute)
   sums, _ = compute(make_params(c, 4), batch, None)
   counts = objective.counts(batch)

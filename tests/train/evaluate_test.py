@@ -79,7 +79,7 @@ def test_every_device_has_the_predictions_of_all_rows():
     counts=lambda rows: {'loss': rows['input_mask'].sum()},
   )
   state, _ = training.make_step()
-  step = jit_eval(c, objective, mesh)
+  step = jit_eval(objective, mesh)
   sums, predictions = step(state.params, device_mesh.put_batch(mesh, batch))
   assert int(sums['loss'][0]) == batch['input_ids'].sum()
   assert predictions['first'].is_fully_replicated

@@ -29,7 +29,8 @@ def gradient_of_four(clip_unit, model=1, fields=None, **changed):
   made, mesh = training.make_objective(c), device_mesh.make_mesh(model)
   (phase,) = task.list_phases(c)
   how = dataclasses.replace(
-    gradient.make_update(c, made, phase, mesh), **{'parts': PARTS, **changed}
+    gradient.make_update(c.optimizer, made, phase, mesh),
+    **{'parts': PARTS, **changed},
   )
   function = functools.partial(gradient.compute, update=how)
   key = jax.device_put(jax.random.key(0), device_mesh.replicate(mesh))
@@ -135,7 +136,7 @@ def test_kernels_of_layers_are_summed_early_around_rings(
   (phase,) = task.list_phases(c)
 
   def names():
-    update = gradient.make_update(c, made, phase, mesh)
+    update = gradient.make_update(c.optimizer, made, phase, mesh)
     specs = partition.stored_shardings(mesh, params)
     return gradient._list_early(params, specs, update)
 

@@ -264,22 +264,23 @@ def test_a_checkpoint_is_saved_when_the_last_one_is_minutes_old(tmp_path):
 def make_judged_task(c, wanted, **changes):
   """Returns a task whose score is best where a number of the model is `wanted`."""
 
-  def make_objective(config):
-    made = training.make_objective(config)
+  def make_objective(how=None):
+    made = training.make_objective(c, how)
 
     def compute(params, batch, key):
       number = params['mlm']['bias'][3]
       rows = len(batch['input_ids'])
       return made.compute(params, batch, key)[0], jnp.full(rows, number)
 
-    return dataclasses.replace(made, compute=compute)
+    return dataclasses.replace(
+      made, compute=compute, computed_as=make_objective
+    )
 
   made = training.make_task(
     c,
-    objective=make_objective,
+    objective=make_objective(),
     collect=lambda kept, phase, i, found: float(found[0]),
     score=lambda kept: {'near': -abs(kept - wanted), 'number': kept},
-    keep_best=True,
     **changes,
   )
   return dataclasses.replace(made, others={'test': made})
@@ -289,6 +290,7 @@ def test_the_best_evaluation_is_the_result_whatever_happens(tmp_path):
   c = training.small_config(
     eval__every=2, checkpoint__every=5, checkpoint__keep=1
   )
+  c.finetuning.select = 'best'
 
   def run(name, wanted, batch=training.make_batch):
     made = make_judged_task(c, wanted, batch=batch)

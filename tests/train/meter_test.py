@@ -49,8 +49,8 @@ COSTS = {'sequences': 8, 'tokens': 40, 'flops': 1e12, 'waited': 1.0}
 
 
 def make_meter(rows, bar, every, steps=6000):
-  task = training.make_task(training.small_config())
-  return meter.Meter(rows, bar, Status(), every, steps, task, ('mlm_loss',))
+  task = training.make_task(training.small_config(objective__nsp=False))
+  return meter.Meter(rows, bar, Status(), every, steps, task)
 
 
 def add_quickly(found, clock, steps):

@@ -30,7 +30,7 @@ from tests import models
 def test_rates_rise_fall_and_end_at_exactly_zero(decay_from, rates):
   c = config.pretraining('base')
   c.optimizer.decay_from = decay_from
-  rate = optimizer.make_schedule(c)
+  rate = optimizer.make_schedule(c.optimizer, c.phases)
   for step, expected in rates.items():
     assert float(rate(step)) == pytest.approx(expected, rel=1e-3)
   for step in (1_000_000, 1_000_001, 3_000_000):
@@ -231,6 +231,6 @@ def test_phases_may_have_schedules_of_their_own(phases, changes, rates):
   c = config.pretraining('base')
   c.phases.update(phases)
   c.optimizer.update(changes)
-  rate = optimizer.make_schedule(c)
+  rate = optimizer.make_schedule(c.optimizer, c.phases)
   for step, expected in rates.items():
     assert float(rate(step)) == pytest.approx(expected, rel=1e-5)

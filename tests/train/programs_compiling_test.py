@@ -15,7 +15,7 @@ def compile_run(c):
   """Returns (results by phase, lines that were said), without a start."""
   said, mesh, phases = [], device_mesh.make_mesh(), task.list_phases(c)
   found = programs.compile_run(
-    c, training.make_objective, mesh, [], phases, said.append
+    c, training.make_objective(c), mesh, [], phases, said.append
   )
   numbered = {phase and phase.number: x for phase, x in found.items()}
   return numbered, said
@@ -34,7 +34,7 @@ def failing_kernel(monkeypatch):
 
 def test_a_kernel_that_is_refused_gives_way_loudly(failing_kernel):
   found, said = compile_run(training.small_config())
-  assert found[0].config.compute.attention == 'xla'
+  assert found[0].how.attention == 'xla'
   assert programs.get_executables(found[0].outcomes).keys() == {
     programs.TRAIN,
     programs.EVALUATE,
@@ -56,7 +56,7 @@ def test_all_hosts_take_the_plain_path_if_one_has_to(monkeypatch):
     lambda value: votes.pop() if votes else value,
   )
   found, said = compile_run(training.small_config())
-  assert found[0].config.compute.attention == 'xla'
+  assert found[0].how.attention == 'xla'
   assert any('WARNING' in line and 'on another host' in line for line in said)
 
 
@@ -108,7 +108,7 @@ def test_no_plain_path_is_taken_where_it_would_not_help(
   monkeypatch.setattr(programs.Program, 'lower', fail)
   asked = 'auto' if HBM in str(error) else 'fused'
   found, said = compile_run(training.small_config(compute__attention=asked))
-  assert found[0].config.compute.attention == 'fused'
+  assert found[0].how.attention == 'fused'
   assert not any('WARNING' in line for line in said)
   with pytest.raises(raised, match=words):
     programs.get_executables(found[0].outcomes)

@@ -56,7 +56,7 @@ def test_the_log_is_in_a_bucket_before_a_checkpoint_is():
   done = [
     name for name, *_ in made.mock_calls if 'log' in name or 'saved' in name
   ]
-  assert done == ['log.write', 'log.flush', 'saved']
+  assert done == ['report.log.write', 'report.log.flush', 'saved']
 
 
 def test_the_first_of_equally_good_evaluations_is_the_best():

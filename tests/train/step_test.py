@@ -105,7 +105,7 @@ def test_evaluation_sums_the_losses_of_all_devices():
   kept = jax.device_put(
     state.params, partition.state_shardings(mesh, state).params
   )
-  found, predictions = jit_eval(c, made, mesh)(
+  found, predictions = jit_eval(made, mesh)(
     kept, device_mesh.put_batch(mesh, batch)
   )
   assert predictions == {} and whole.keys() == found.keys()
@@ -213,6 +213,7 @@ def test_what_is_averaged_and_clipped_as_one(unit, expected):
     return {'loss': loss}, {}
 
   linear = types.SimpleNamespace(
+    bert=types.SimpleNamespace(dtype='float32'),
     losses=('loss',),
     counts=lambda batch: {'loss': jnp.sum(batch['weight'])},
     compute=compute,
@@ -240,14 +241,16 @@ def test_what_is_averaged_and_clipped_as_one(unit, expected):
 def test_rates_come_by_blocks_of_updates():
   c = config.pretraining('base')
   mesh = device_mesh.make_mesh(devices=jax.devices()[:2])
-  rates, rate = jit_rates(c, mesh), optimizer.make_schedule(c)
+  rate = optimizer.make_schedule(c.optimizer, c.phases)
+  rates = jit_rates(rate, mesh)
   for step in (0, 1, 10_000, 10_240, 999_999, 1_000_000):
     found = rates(step // BLOCK)[step % BLOCK]
     assert float(found) == pytest.approx(float(rate(step)), abs=1e-10)
   # The update takes its own.
   state, update = training.make_step()
   _, metrics = update(state, training.make_batch(0), jax.random.key(1))
-  wanted = optimizer.make_schedule(training.small_config((100,)))(state.step)
+  c = training.small_config((100,))
+  wanted = optimizer.make_schedule(c.optimizer, c.phases)(state.step)
   assert float(metrics['learning_rate']) == pytest.approx(
     float(wanted), rel=1e-6
   )

@@ -17,8 +17,19 @@ A100 = types.SimpleNamespace(
 CPU = types.SimpleNamespace(platform='cpu', device_kind='cpu')
 
 
-def base(arguments=''):
-  return config.apply_arguments(config.pretraining('base'), arguments)
+def ask(arguments='', size='base'):
+  """Returns (how a model is asked to be computed, the model, mesh.model)."""
+  c = config.apply_arguments(config.pretraining(size), arguments)
+  return tuning.read(c), config.model_config(c), c.mesh.model
+
+
+def resolve(arguments, device, length=128, size='base'):
+  how, bert, model = ask(arguments, size)
+  return tuning.resolve(how, bert, device, model, length)
+
+
+def get_options(arguments, device):
+  return readings.get_xla_options(resolve(arguments, device).xla_options)
 
 
 @pytest.mark.parametrize(
@@ -39,14 +50,8 @@ def base(arguments=''):
   ],
 )
 def test_how_each_chip_computes(device, arguments, attention, heads):
-  found = tuning.resolve(base(arguments), device, 128).compute
+  found = resolve(arguments, device)
   assert (found.attention, found.heads) == (attention, heads)
-
-
-def test_the_config_itself_stays_as_it_is():
-  c = base()
-  tuning.resolve(c, TPU, 128)
-  assert c.compute.attention == c.compute.xla_options == 'auto'
 
 
 @pytest.mark.parametrize(
@@ -64,7 +69,7 @@ def test_the_config_itself_stays_as_it_is():
 )
 def test_what_cannot_be_is_refused(device, arguments, says):
   with pytest.raises(errors.UserError, match=says):
-    tuning.resolve(base(arguments), device, 128)
+    resolve(arguments, device)
 
 
 @pytest.mark.parametrize(
@@ -84,10 +89,10 @@ def test_what_cannot_be_is_refused(device, arguments, says):
 def test_weights_are_recomputed_where_that_pays(
   device, size, arguments, lengths
 ):
-  c = config.apply_arguments(config.pretraining(size), arguments)
-  found = {n: tuning.resolve(c, device, n) for n in (64, 128, 256, 512)}
   assert lengths == tuple(
-    n for n, own in found.items() if own.compute.attention == 'recompute'
+    n
+    for n in (64, 128, 256, 512)
+    if resolve(arguments, device, n, size).attention == 'recompute'
   )
 
 
@@ -104,57 +109,51 @@ def test_weights_are_recomputed_where_that_pays(
   ],
 )
 def test_where_the_last_layer_is_computed(device, arguments, where):
-  c = tuning.resolve(base(arguments), device, 128)
-  assert c.compute.last_layer == where
-  assert tuning.model_config(c).last_layer == where
+  assert resolve(arguments, device).last_layer == where
 
 
 def test_the_length_of_a_phase_decides_on_its_kernels():
-  c = base('rng=rbg')
-  found = [tuning.resolve(c, TPU, n).compute.attention for n in (64, 128, 512)]
+  found = [resolve('rng=rbg', TPU, n).attention for n in (64, 128, 512)]
   assert found == ['xla', 'fused', 'fused']
   with pytest.raises(errors.UserError, match='fused cannot do a sequence leng'):
-    tuning.resolve(base('attention=fused'), TPU, 96)
+    resolve('attention=fused', TPU, 96)
 
 
 def test_plain_ways_are_tried_where_auto_was_asked_for():
-  def tried(arguments):
-    found = tuning.list_candidates(base(arguments), TPU, 128)
-    return [(c.compute.attention, bool(c.compute.xla_options)) for c in found]
+  def tried(arguments, device=TPU):
+    how, bert, model = ask(arguments)
+    ways = tuning.list_candidates(how, bert, device, model, 128)
+    return [(way.attention, bool(way.xla_options)) for way in ways]
 
   assert tried('') == [('fused', True), ('fused', False), ('xla', False)]
   assert tried('xla_options=') == [('fused', False), ('xla', False)]
   assert tried('attention=fused') == [('fused', True), ('fused', False)]
   assert tried('attention=fused,xla_options=') == [('fused', False)]
-  (only,) = tuning.list_candidates(base(), CPU, 128)
-  assert only.compute.attention == 'xla'
+  assert tried('', CPU) == [('xla', False)]
 
 
 @pytest.mark.parametrize('device', [TPU, GPU, CPU])
 def test_slow_products_are_said_where_there_are_faster_ones(device):
-  said = tuning.find_advice(base(), device)
+  how, *_ = ask()
+  said = tuning.find_advice(how, 'float32', device)
   assert (device is CPU) == (said is None)
   assert said is None or 'model.dtype=bfloat16 is faster' in said
-  for fast in 'dtype=bfloat16', 'compute.matmul_precision=tensorfloat32':
-    assert tuning.find_advice(base(fast), device) is None
+  assert tuning.find_advice(how, 'bfloat16', device) is None
+  how, *_ = ask('compute.matmul_precision=tensorfloat32')
+  assert tuning.find_advice(how, 'float32', device) is None
 
 
 def test_the_options_of_each_chip():
-  found = readings.get_xla_options(tuning.resolve(base(), TPU, 128))
-  assert found == {'xla_tpu_enforce_prefetch_fifo_order': True}
-  found = readings.get_xla_options(tuning.resolve(base(), GPU, 128))
-  assert found == {'xla_gpu_enable_triton_gemm': False, 'xla_gpu_ftz': True}
-  for device in (TPU_V3, A100, CPU):
-    assert readings.get_xla_options(tuning.resolve(base(), device, 128)) == {}
-  assert readings.get_xla_options(base()) == {}
+  assert get_options('', TPU) == {'xla_tpu_enforce_prefetch_fifo_order': True}
+  known = {'xla_gpu_enable_triton_gemm': False, 'xla_gpu_ftz': True}
+  assert get_options('', GPU) == known
+  assert not any(get_options('', device) for device in (TPU_V3, A100, CPU))
+  assert readings.get_xla_options('auto') == {}
 
 
 def test_options_given_replace_those_of_the_chip():
-  c = tuning.resolve(base('xla_options=--xla_a=true xla_b=2'), TPU, 128)
-  assert readings.get_xla_options(c) == {'xla_a': True, 'xla_b': '2'}
-  assert (
-    readings.get_xla_options(tuning.resolve(base('xla_options='), TPU, 128))
-    == {}
-  )
+  given = get_options('xla_options=--xla_a=true xla_b=2', TPU)
+  assert given == {'xla_a': True, 'xla_b': '2'}
+  assert get_options('xla_options=', TPU) == {}
   with pytest.raises(errors.UserError, match="has 'xla_a'; give NAME=VALUE"):
-    readings.get_xla_options(base('xla_options=xla_a'))
+    readings.get_xla_options('xla_a')

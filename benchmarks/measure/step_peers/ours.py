@@ -26,14 +26,13 @@ def trainer(c, batches):
   """
   (phase,) = task.list_phases(c)
   mesh = device_mesh.make_mesh(c.mesh.model, jax.devices()[:1])
-  c = tuning.resolve(c, jax.devices()[0], phase.seq_length)
-  learnt = pretrain.make_objective(c)
+  learnt = tuning.tune(pretrain.make_objective(c), mesh, phase.seq_length)
   start = {p.name: p for p in programs.list_start(c, learnt, mesh)}
   state = start[programs.INITIALISE].jitted(jax.random.key(c.seed))
-  key = start[programs.PLACE_KEY].jitted(run_key(c))
+  key = start[programs.PLACE_KEY].jitted(run_key(c.seed, c.rng))
   rates = start[programs.RATES].jitted(0)
   put = functools.partial(device_mesh.put_batch, mesh)
-  update = jit_train(c, learnt, phase, mesh)
+  update = jit_train(c.optimizer, learnt, phase, mesh)
   update = update.lower(state, put(batches[0]), key, rates).compile()
   source = itertools.cycle(batches)
 
