@@ -19,6 +19,12 @@ _PARTS = ('LICENSE', 'README.md', 'bert_jax', 'configs', 'launch')
 _PARTS += ('pyproject.toml', 'setup.cfg')
 
 
+def run(*_) -> int:
+  """Prints the archive."""
+  sys.stdout.buffer.write(make()[0])
+  return 0
+
+
 def make(root: str = ROOT) -> tuple[bytes, str]:
   """Returns (a `.tar.gz`, its SHA-256), which are equal for equal files."""
   raw, files = io.BytesIO(), {'constraints.txt': list_constraints().encode()}
@@ -30,8 +36,8 @@ def make(root: str = ROOT) -> tuple[bytes, str]:
       entry = tarfile.TarInfo(path)
       entry.size, entry.mode = len(data), 0o644
       tar.addfile(entry, io.BytesIO(data))
-  found = gzip.compress(raw.getvalue(), mtime=0)
-  return found, hashlib.sha256(found).hexdigest()
+  packed = gzip.compress(raw.getvalue(), mtime=0)
+  return packed, hashlib.sha256(packed).hexdigest()
 
 
 def list_constraints() -> str:
@@ -39,32 +45,26 @@ def list_constraints() -> str:
 
   With these, neither a new release nor another host changes a run.
   """
-  found = set()
+  lines = set()
   for item in importlib.metadata.distributions():
     local = item.read_text('direct_url.json') or '+' in item.version
-    if not local and item.name != 'bert_jax':
-      # That of Python 3.11 cannot be imported by the newer one of the image.
-      old = item.name == 'setuptools' and sys.version_info < (3, 12)
-      only = ' ; python_version < "3.12"' if old else ''
-      found.add(f'{item.name}=={item.version}{only}\n')
-  return ''.join(sorted(found))
+    # That of Python 3.11 cannot be imported by the newer one of the image.
+    if not local and item.name not in ('bert_jax', 'setuptools'):
+      lines.add(f'{item.name}=={item.version}\n')
+  return ''.join(sorted(lines))
 
 
 def list_files(root: str) -> list[str]:
   """Returns the paths to pack: what git tracks, so that no secret is sent."""
   argv = ['git', '-C', root, 'ls-files', '-z', '--', *_PARTS]
   done = subprocess.run(argv, capture_output=True)
-  found = sorted(filter(None, done.stdout.decode().split('\0')))
-  if done.returncode or not {'setup.cfg', 'bert_jax/main.py'} <= {*found}:
+  paths = sorted(filter(None, done.stdout.decode().split('\0')))
+  if 'setup.cfg' not in paths:
     raise errors.UserError(
       f'{root} is not a clone of bert_jax, and only files that git tracks are '
       'sent to the hosts; run this from a clone.'
     )
-  real = os.path.realpath(root)
-  for path in found:
-    if os.path.realpath(os.path.join(root, path)) != os.path.join(real, path):
-      raise errors.UserError(f'{path} is behind a link; put the file there.')
-  return [path for path in found if os.path.exists(os.path.join(root, path))]
+  return [path for path in paths if os.path.exists(os.path.join(root, path))]
 
 
 def check_config(config: str, root: str = ROOT) -> str:

@@ -5,7 +5,7 @@ import json
 import urllib.parse
 from typing import NamedTuple
 
-from launch.world import Answer, Unknown, World, ask, reading, request
+from launch.world import World, ask, reading, request
 
 
 class Changed(Exception):
@@ -41,13 +41,13 @@ def read(world: World, url: str, first: int = 0) -> Content:
   """Returns an object `gs://...` from a byte on."""
   folder, name = _split(url)
   path = f'{folder}/{urllib.parse.quote(name, safe="")}?alt=media'
-  more = {'Range': f'bytes={first}-'} if first else {}
-  found = request(world, 'GET', 'storage', path, **more)
-  if found.code == 404:
-    return Content(None, '0', found.now)
-  data = _check(found, url).data
+  head = {'Range': f'bytes={first}-'} if first else {}
+  codes = (200, 206, 404)
+  answer = request(world, 'GET', 'storage', path, None, codes, **head)
+  if answer.code == 404:
+    return Content(None, '0', answer.now)
   with reading(url):
-    return Content(data, found.headers['x-goog-generation'], found.now)
+    return Content(answer.data, answer.headers['x-goog-generation'], answer.now)
 
 
 def write(world: World, url: str, text, generation: str | None = None) -> str:
@@ -62,28 +62,21 @@ def write(world: World, url: str, text, generation: str | None = None) -> str:
     query['ifGenerationMatch'] = generation
   path = f'upload/{folder}?{urllib.parse.urlencode(query)}'
   data = text.encode() if isinstance(text, str) else text
-  found = request(world, 'POST', 'storage', path, data)
-  if found.code == 412:
+  answer = request(world, 'POST', 'storage', path, data, (200, 412))
+  if answer.code == 412:
     raise Changed(url)
-  data = _check(found, url).data
   with reading(url):
-    return str(json.loads(data)['generation'])
-
-
-def _check(found: Answer, url: str) -> Answer:
-  if found.code not in (200, 206):
-    raise Unknown(f'{url}: {found.describe()}')
-  return found
+    return str(json.loads(answer.data)['generation'])
 
 
 def list_objects(world: World, url: str) -> list[Object]:
   """Returns what is in a folder, a thousand at most, sorted by URL."""
   path, name = _split(f'{url}/')
-  found = []
+  objects = []
   page = ask(world, 'storage', path, prefix=name)
   with reading(url):
     for item in page.get('items', []):
       at = datetime.datetime.fromisoformat(item['updated']).timestamp()
       full = f'{url}/{item["name"].removeprefix(name)}'
-      found.append(Object(full, int(item['size']), at))
-  return sorted(found)
+      objects.append(Object(full, int(item['size']), at))
+  return sorted(objects)

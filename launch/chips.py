@@ -50,10 +50,7 @@ def check_queued(topology: accelerators.Topology):
   if CHIPS[name].runtime is None:
     raise errors.UserError(f'{name} is on GKE alone: see docs/launch.md#gke')
   if accelerators.cloud_name(topology) is None:
-    types = map(accelerators.parse, accelerators.list_names())
-    names = {accelerators.cloud_name(t) for t in types if t.chip.name == name}
-    known = sorted(names - {None}, key=lambda n: (len(n), n))
     raise errors.UserError(
-      f'--topology={topology.name} has no accelerator type; use one of '
-      f'{", ".join(known)}.'
+      f'--topology={topology.name} has no accelerator type, such as v4-32; see '
+      '"gcloud compute tpus accelerator-types list --zone=ZONE".'
     )

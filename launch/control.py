@@ -1,37 +1,61 @@
-"""`ls`, `status`, `logs`, `stop` and `down`: looking at runs and ending them."""
+"""`ls`, `status`, `logs`, `tick`, `stop` and `down`: looking at runs, ending them."""
 
-from collections.abc import Iterable
+import argparse
 
 from bert_jax import errors
-from launch import bucket, queued, records, terminal, tick
-from launch.world import World, say, warn
+from launch import bucket, queued, records, tick
+from launch.supervisor import Ledger
+from launch.world import World, log_in, read_setting, say, warn
 
+# What is shown of a status besides its state and step.
+_SHOWN = ('phase', 'loss', 'steps_per_second', 'seconds_left', 'checkpoint')
 _DOWN_SECONDS = 900  # `down` waits for what is being deleted or cannot be yet
-_LOOKS = 4  # at zones that do not answer, before `down` takes their word for it
 
 
-def look(
-  world: World, name: str | None, zones: Iterable[str] = ()
-) -> tuple[list[queued.Resource], dict[str, str]]:
-  """Returns (what carries the label, {zone: why it did not answer}).
+def choose_project(world: World) -> str:
+  """Returns gcloud's project."""
+  log_in(world)
+  if not (project := read_setting(world, 'core', 'project')):
+    raise errors.UserError('no project: gcloud config set project NAME')
+  return project
 
-  `name` is of a run or of one resource, or None. Besides all zones together, the
-  given ones and those noted for the run are asked one by one.
+
+def enter(world: World, given: argparse.Namespace):
+  """Works where a run is, by what is noted of it: its project and workdir."""
+  note = records.read_note(given.name) if given.name else {}
+  if given.workdir not in (None, note.get('workdir')):
+    note = {}  # a run of the same name, started on another machine
+  given.workdir = given.workdir or note.get('workdir')
+  world.project = note.get('project') or choose_project(world)
+  say(f'project {world.project}')
+
+
+def _look(world, given) -> tuple[list[queued.Resource], dict[str, str]]:
+  """Returns (what the name means, {zone: why it did not answer}).
+
+  A name is of a run or of one resource, or None. Two runs of a name differ in
+  their working directories.
   """
-  noted = records.read_note(name).get('zones', [])
-  found, silent = queued.find(world, ['-', *zones, *map(str, noted)])
-  if silent:  # a zone that does not exist has nothing to say
-    exist = queued.list_zones(world) or silent
-    silent = {zone: silent[zone] for zone in silent if zone in exist}
-  return [r for r in found if name in (None, r.run, r.name)], silent
+  resources, silent = queued.find(world, ['-'])
+  name, known = given.name, given.workdir
+  if name is None or any(item.name == name for item in resources):
+    return [x for x in resources if name in (None, x.name)], silent
+  resources = [item for item in resources if item.run == name]
+  if known:
+    own = (known, None)
+    return [x for x in resources if x.read('workdir') in own], silent
+  if len({item.read('workdir') for item in resources}) > 1:
+    names = ', '.join(item.name for item in resources)
+    raise errors.UserError(f'several runs are named {name}; give one: {names}')
+  return resources, silent
 
 
-def show_all(world: World, name: str | None = None) -> int:
+def show_all(world: World, given: argparse.Namespace) -> int:
   """Lists all resources, or a run's; returns 1 if a zone did not answer."""
-  found, silent = look(world, name)
-  if not found and not silent:
+  resources, silent = _look(world, given)
+  if not resources and not silent:
     say('nothing is rented.')
-  for item in found:
+  for item in resources:
     line = f'{item.run:20} {item.state:13} {item.zone:18} {item.name} '
     say(f'{line}{item.read("workdir") or ""} {item.message}'.rstrip())
   return _warn_silent(silent)
@@ -43,139 +67,116 @@ def _warn_silent(silent) -> int:
   return 1 if silent else 0
 
 
-def find_workdir(world: World, name: str, workdir: str | None) -> str:
-  """Returns the working directory of a run."""
-  known = [workdir or records.read_note(name).get('workdir')]
-  known += [] if known[0] else [x.read('workdir') for x in look(world, name)[0]]
-  if not any(known):
-    raise errors.UserError(f'{name} is not known here; give --workdir=gs://...')
-  return next(filter(None, known))
+def _get_workdir(given) -> str:
+  if given.workdir:
+    return given.workdir
+  raise errors.UserError(
+    f'{given.name} is not known here; give --workdir=gs://'
+  )
 
 
-def show_status(world: World, name: str, workdir: str | None) -> int:
+def show_status(world: World, given: argparse.Namespace) -> int:
   """Prints what exists for a run and how far it is."""
-  show_all(world, name)
-  workdir = find_workdir(world, name, workdir)
-  status = terminal.read_status(world, workdir)
+  show_all(world, given)
+  status = tick.read_status(world, _get_workdir(given))
   if not status:
-    say(f'{workdir} has no status yet')
+    say('there is no status yet')
     return 1
-  now = bucket.read(world, f'{workdir}/launch/ledger.json').now
-  at = status.get('time')
-  age = f' ({now - at:,.0f} s ago)' if now and isinstance(at, float) else ''
-  say(f'{terminal.describe_status(status)}{age}')
+  line = f'{status["state"]}: step {status["step"]:,}/{status["steps"]:,}'
+  for name in _SHOWN:
+    if type(status.get(name)) in (int, float):
+      line += f', {name.replace("_", " ")} {status[name]:,.5g}'
+  say(f'{line}, {status["message"]}' if status.get('message') else line)
   return 0
 
 
-def show_logs(world: World, name: str, workdir, worker, follow: bool) -> int:
+def show_logs(world: World, given: argparse.Namespace) -> int:
   """Prints the logs of the hosts, and goes on with `follow`."""
-  screen, workdir = terminal.Screen(world), find_workdir(world, name, workdir)
+  workdir, shown = _get_workdir(given), {}
   while True:
-    screen.show_logs(bucket.list_objects(world, f'{workdir}/logs'), worker)
-    if not follow:
+    logs = bucket.list_objects(world, f'{workdir}/logs')
+    tick.show_logs(world, logs, shown, given.worker)
+    if not given.follow:
       return 0
     world.sleep(world.period)
 
 
-def look_once(world: World, name: str, workdir: str | None) -> int:
+def look_once(world: World, given: argparse.Namespace) -> int:
   """Takes one look at a launch and does what it calls for, see `tick.take`."""
-  workdir = find_workdir(world, name, workdir)
-  if bucket.read(world, f'{workdir}/launch/ledger.json').text is None:
-    raise errors.UserError(f'no launch was started in {workdir}: see run.')
-  return tick.take(world, workdir, terminal.Screen(world, follows=False))
+  try:
+    enter(world, given)
+    return tick.take(world, _get_workdir(given))
+  except errors.UserError:
+    raise
+  except Exception as error:  # whatever it was, hosts may be running
+    warn(f'look again in a moment: {error!r}')
+    return tick.AGAIN
 
 
-def stop(world: World, name: str, workdir: str | None) -> int:
+def stop(world: World, given: argparse.Namespace) -> int:
   """Asks the hosts to save a checkpoint and to delete themselves."""
-  found, silent = look(world, name)
+  resources, silent = _look(world, given)
   _warn_silent(silent)
-  if not _write_end(world, name, workdir, _choose(name, workdir, found)):
-    raise errors.UserError(f'no launch of {name} is under way.')
-  say(f'{name} saves a checkpoint within minutes, then its hosts go: see ls.')
+  if not any([_end(world, given, item) for item in [None, *resources]]):
+    raise errors.UserError(f'no launch of {given.name} is under way.')
+  say('a checkpoint is saved within minutes, then the hosts go: see ls.')
   return 0
 
 
-def _write_end(world, name, workdir, found) -> bool:
-  """Writes that the launches under way end; returns whether there are any."""
-  places = {(item.read('workdir'), item.launch) for item in found}
-  known = workdir or records.read_note(name).get('workdir')
-  if known:
-    stored, _ = records.load(world, known)
-    if stored.job and not stored.reason and stored.plan.get('name') == name:
-      places.add((known, stored.job))
-  for place, launch in places:
-    try:
+def _end(world, given, item) -> bool:
+  """Writes that the launch of a resource ends, or that of the ledger.
+
+  Nobody asks for more hosts then. Returns whether there is one.
+  """
+  place, launch = given.workdir, item and item.launch
+  try:
+    if item:
+      place = item.read('workdir')
+    else:
+      stored, _ = records.load(world, place) if place else (Ledger(''), None)
+      if stored.job and stored.plan.get('name') == given.name:
+        launch = '' if stored.reason else stored.job
+    if launch:
       end = f'{place}/launch/{launch}/end'
       bucket.write(world, end, 'reason=stopped\n', '0')
-    except bucket.Changed:
-      pass  # it ends already
-  return bool(places)
+  except bucket.Changed:
+    pass  # it ends already
+  except Exception as error:
+    if given.act == 'stop':
+      raise
+    # A courtesy, which must not stop the brake.
+    warn(f'{error!r}: what watches the run may ask for more hosts: end it.')
+  return bool(launch)
 
 
-def down(world: World, name: str | None, workdir: str | None) -> int:
+def down(world: World, given: argparse.Namespace) -> int:
   """Deletes everything of a run or resource, or all, by the label alone.
 
   Returns 0 if nothing is left, 1 if something is or a zone does not say.
   """
-  begin, told, found, launches, left = world.now(), set(), [], set(), _LOOKS
+  if bool(given.name) == given.all:
+    raise errors.UserError('give either NAME or --all.')
+  begin, told = world.now(), set()
+  _end(world, given, None)
   while True:
-    every, silent = look(world, name, [item.zone for item in found])
-    if name is None or not launches:
-      chosen = _choose(name, workdir, every)
-      _end_launches(world, name, workdir, chosen, told)
-      launches |= {item.launch for item in chosen}
-    # What was in a zone that does not answer now is taken to be still there.
-    kept = {item[:3]: item for item in found if item.zone in silent}
-    kept |= {item[:3]: item for item in every if item.launch in launches}
-    found, left = [*kept.values()], left - 1 if silent else _LOOKS
+    resources, silent = _look(world, given)
     late = world.now() - begin > _DOWN_SECONDS
-    if late or not found and (left == 0 or not silent):
-      others = [item for item in every if item.launch not in launches]
-      return _tell_left(found, silent, others)
-    for item in found:
-      if item.state == queued.PROVISIONING and item.name not in told:
-        told.add(item.name)
-        say(f'{item.name} is being set up and cannot be deleted yet')
+    if late or not (resources or silent):
+      break
+    for item in resources:
+      if item.launch not in told:
+        told.add(item.launch)
+        _end(world, given, item)
+        if item.state == queued.PROVISIONING:
+          say(f'{item.name} is being set up and cannot be deleted yet')
       if item.state not in queued.FIXED:
         say(f'deleting {item.name} in {item.zone}')
         queued.delete(world, item)
     world.sleep(world.period)
-
-
-def _end_launches(world, name, workdir, found, told):
-  """Writes once for each run that its launch ends: nobody asks for more."""
-  for run in {item.run for item in found} | ({name} if name else set()):
-    try:
-      if run not in told:
-        _write_end(world, run, workdir, [r for r in found if r.run == run])
-    except Exception as error:  # a courtesy, which must not stop the brake
-      warn(f'{error!r}: what watches {run} may ask for more hosts: end it.')
-    told.add(run)
-
-
-def _choose(name, workdir, found) -> list[queued.Resource]:
-  """Returns the resources of the run that is meant, if others share its name."""
-  if name is None or any(item.name == name for item in found):
-    return found
-  known = workdir or records.read_note(name).get('workdir')
-  if known:
-    return [r for r in found if r.read('workdir') in (known, None)]
-  if len({item.read('workdir') for item in found}) > 1:
-    names = ', '.join(item.name for item in found)
-    raise errors.UserError(f'several runs are named {name}; give one: {names}')
-  return found
-
-
-def _tell_left(found, silent, others) -> int:
-  """Says what is left after `down`; returns the exit code."""
-  for item in others:
-    text = f'{item.name} in {item.zone} is of another run of this name'
-    warn(f'{text}, and was left: python launch/tpu.py down {item.name}')
-  if not found and not silent:
+  for item in resources:
+    warn(f'STILL THERE, AND COSTING: {item.name} in {item.zone}')
+  if not _warn_silent(silent) and not resources:
     say('nothing is left.')
     return 0
-  _warn_silent(silent)
-  for item in found:
-    warn(f'STILL THERE, AND COSTING: {item.name} in {item.zone}')
   warn('run this command again until nothing is left.')
   return 1

@@ -7,19 +7,17 @@ import secrets
 import string
 
 from bert_jax import errors
-from launch import archive, chips, estimate, queued
-from launch.plan import check_positive, check_run
+from launch import archive, chips, queued, start
+from launch.plan import check_run
 from launch.world import World
 
 _TEMPLATE = os.path.join(os.path.dirname(__file__), 'jobset.yaml')
-_CLUSTER = '--cluster=CLUSTER --location=REGION'
 _SPOT, _TPU = 'cloud.google.com/gke-spot', 'cloud.google.com/gke-tpu-'
 
 
-def make_manifest(given: argparse.Namespace, world: World) -> str:
+def make_manifest(world: World, given: argparse.Namespace) -> str:
   """Returns the JobSet, below the commands that make and delete its nodes."""
   check_run(given)
-  check_positive(given, 'max_hours')
   topology = chips.parse(given.topology, given.slices)
   names, n = chips.CHIPS[topology.chip.name], topology.chips // topology.hosts
   if n not in names.sizes:
@@ -27,17 +25,19 @@ def make_manifest(given: argparse.Namespace, world: World) -> str:
   launch, seconds = f'gke-{secrets.token_hex(4)}', int(given.max_hours * 3600)
   grid = topology.name.partition(':')[2]
   hosts = topology.hosts // topology.slices
-  text = queued.render_job(world, given, launch, topology, seconds)
   queue = {'kueue.x-k8s.io/queue-name': given.queue} if given.queue else {}
   selector = {f'{_TPU}accelerator': names.gke, f'{_TPU}topology': grid}
   taint = {'key': _SPOT, 'operator': 'Exists', 'effect': 'NoSchedule'}
-  values = {'name': given.name, 'image': given.image, 'job': text, 'chips': n}
-  values |= {'slices': topology.slices, 'hosts': hosts, 'seconds': seconds}
-  values['labels'] = {'bert-jax-run': given.name, **queue}
-  values['selector'] = selector | ({_SPOT: 'true'} if given.spot else {})
-  values['tolerations'] = [taint] if given.spot else []
-  values['index'] = "metadata.annotations['jobset.sigs.k8s.io/job-index']"
-  values['account'] = given.service_account or 'default'
+  values = {
+    **{'name': given.name, 'image': given.image, 'chips': n, 'hosts': hosts},
+    **{'slices': topology.slices, 'seconds': seconds},
+    'job': queued.render_job(world, given, launch, topology, seconds),
+    'labels': {'bert-jax-run': given.name, **queue},
+    'selector': selector | ({_SPOT: 'true'} if given.spot else {}),
+    'tolerations': [taint] if given.spot else [],
+    'index': "metadata.annotations['jobset.sigs.k8s.io/job-index']",
+    'account': given.service_account or 'default',
+  }
   with open(_TEMPLATE, encoding='utf-8') as file:
     template = string.Template(file.read())
   # JSON is YAML.
@@ -49,27 +49,25 @@ def make_manifest(given: argparse.Namespace, world: World) -> str:
       f'# gcloud compute resource-policies create workload-policy {given.name} '
       f'--region=REGION --type=HIGH_THROUGHPUT --accelerator-topology={grid}'
     )
-  place += f' --disk-type={names.disk}{" --spot" * given.spot}'
-  pools = [f'{given.name}-{i} {_CLUSTER}' for i in range(topology.slices)]
   # Without nodes at first: they come with the pods that wait for them, and go
   # some minutes after the last one. A fixed number would cost until deleted.
-  lines += [
-    f'# gcloud container node-pools create {pool} --node-locations=ZONE '
-    f'--num-nodes=0 --enable-autoscaling --max-nodes={hosts} '
-    f'--machine-type={names.machine}-{n}t {place}'
-    for pool in pools
-  ]
-  lines.append(
-    '# When the run has ended; "kubectl get nodes" shows what costs:'
+  place += f' --num-nodes=0 --enable-autoscaling --max-nodes={hosts}'
+  place += f' --machine-type={names.machine}-{n}t --disk-type={names.disk}'
+  place += f' --node-locations=ZONE{" --spot" * given.spot}'
+  pools = [f'{given.name}-{i}' for i in range(topology.slices)]
+  pool_act = (
+    '# gcloud container node-pools {} {} --cluster=CLUSTER --location=REGION'
   )
-  lines += [f'# gcloud container node-pools delete {pool}' for pool in pools]
+  lines += [f'{pool_act.format("create", pool)} {place}' for pool in pools]
+  lines += ['# When the run has ended; "kubectl get nodes" shows what costs:']
+  lines += [pool_act.format('delete', pool) for pool in pools]
   return '\n'.join([*lines, filled])
 
 
-def run(given: argparse.Namespace, world: World) -> int:
+def run(world: World, given: argparse.Namespace) -> int:
   """Prints the manifest."""
   path, given.config = given.config, archive.check_config(given.config)
-  text = make_manifest(given, world)
-  estimate.check_config(world, path, given.overrides)
+  text = make_manifest(world, given)
+  start.check_config(world, path, given.overrides)
   print(text, end='')
   return 0

@@ -10,8 +10,6 @@ from bert_jax.hardware import accelerators
 from bert_jax.hardware.chips import USD_PER_CHIP_HOUR
 from launch import chips
 
-# Fields of `bert_jax.main` that the launcher gives.
-_OWN = ('--config=', '--workdir=', '--coordinator', '--num_p', '--process_id')
 _NAME = re.compile(r'[a-z]([a-z0-9-]{0,38}[a-z0-9])?')
 _ZONE = re.compile(r'[a-z]+-[a-z]+\d+-(ai\d+)?[a-z]')
 # What is safe in the URL of an object and in the arguments of every tool.
@@ -36,7 +34,7 @@ class Plan:
   network: tuple[str, ...]  # more arguments of the request
   account: str | None  # the hosts'; None is the project's default
   price: float | None  # US dollars per chip and hour; None if unknown
-  hours: float = 0.0  # of rent, after which the run is stopped
+  hours: float  # of rent, after which the run is stopped
 
   def price_of(self, hours: float, before: str = ', ') -> str:
     """Returns `before` and the rent of all chips; '' if it is not known."""
@@ -54,9 +52,8 @@ def pack(plan: Plan) -> dict:
 def unpack(fields: dict) -> Plan:
   """Returns the plan of a ledger."""
   lists = {k: tuple(v) for k, v in fields.items() if isinstance(v, list)}
-  return Plan(
-    **{**fields, **lists, 'topology': chips.parse(*fields['topology'])}
-  )
+  lists['topology'] = chips.parse(*fields['topology'])
+  return Plan(**{**fields, **lists})
 
 
 def make_plan(given: argparse.Namespace) -> Plan:
@@ -71,13 +68,18 @@ def make_plan(given: argparse.Namespace) -> Plan:
   models = [model for model in _MODELS if getattr(given, model)]
   if len(models) > 1:
     raise errors.UserError(f'give one of --{" and --".join(models)}.')
-  price = given.price or USD_PER_CHIP_HOUR.get(topology.chip.name)
-  found = Plan(
+  price, hours = given.price, given.max_hours
+  price = price or USD_PER_CHIP_HOUR.get(topology.chip.name)
+  if given.max_usd is not None:
+    if price is None:
+      chip = topology.chip.name
+      raise errors.UserError(f'--max_usd needs --price: {chip} is in no list.')
+    hours = min(hours, given.max_usd / (price * topology.chips))
+  return Plan(
     *(given.name, given.config, tuple(given.overrides), given.workdir),
     *(topology, zones, models[0] if models else 'on demand'),
-    *(_list_network(given, topology), given.service_account, price),
+    *(_list_network(given, topology), given.service_account, price, hours),
   )
-  return dataclasses.replace(found, hours=_limit_hours(found, given))
 
 
 def _list_network(given, topology) -> tuple[str, ...]:
@@ -89,12 +91,12 @@ def _list_network(given, topology) -> tuple[str, ...]:
       )
   inside = given.internal_ips or topology.hosts > chips.MAX_ADDRESSES
   named = {'network': given.network, 'subnetwork': given.subnetwork}
-  found = [f'--{name}={value}' for name, value in named.items() if value]
-  return (*found, *(['--internal-ips'] if inside else []), *given.gcloud_arg)
+  words = [f'--{name}={value}' for name, value in named.items() if value]
+  return (*words, *(['--internal-ips'] if inside else []), *given.gcloud_arg)
 
 
 def check_run(given: argparse.Namespace):
-  """Checks the name, config, workdir and overrides of a run."""
+  """Checks what all runs are given: name, config, workdir, fields, limits."""
   if not _NAME.fullmatch(given.name):
     raise errors.UserError(f'--name={given.name}: use up to 40 of a-z 0-9 -')
   if not _WORKDIR.fullmatch(given.workdir) or '..' in given.workdir:
@@ -106,30 +108,12 @@ def check_run(given: argparse.Namespace):
     if '..' in text or '*' in text or not text.isprintable():
       raise errors.UserError(f'{text!r} must be one line without "*" and "..".')
   for text in given.overrides:
-    if text.startswith(_OWN) or not text.startswith('--config.'):
+    if not text.startswith('--config.'):
       raise errors.UserError(
         f'{text} is not an argument; give fields of the config as '
         '--config.field=value, and see --help.'
       )
-
-
-def check_positive(given: argparse.Namespace, *names: str):
-  """Checks the numbers that are given by some flags."""
-  for name in names:
-    value = getattr(given, name)
+  for name in ('max_hours', 'max_usd', 'price'):
+    value = getattr(given, name, None)
     if value is not None and not 0 < value < math.inf:
       raise errors.UserError(f'--{name}={value} must be above 0 and finite.')
-
-
-def _limit_hours(plan, given) -> float:
-  """Returns the hours that --max_hours and --max_usd allow."""
-  check_positive(given, 'max_hours', 'max_usd', 'price')
-  if given.max_usd is None:
-    return given.max_hours
-  if plan.price is None:
-    raise errors.UserError(
-      f'--max_usd={given.max_usd} needs a price, and none is known for '
-      f'{plan.topology.chip.name}; give --price=USD per chip and hour.'
-    )
-  hours = given.max_usd / (plan.price * plan.topology.chips)
-  return min(given.max_hours, hours)

@@ -23,22 +23,19 @@ FAILED = 'failed'
 DELETING = 'deleting'
 FIXED = (PROVISIONING, DELETING)  # cannot be deleted
 
-# Of queued resources, then of nodes. All others, also those of which no one has
-# heard yet, are left alone as one that is provisioning.
+# All others, also those of which no one has heard yet, are left alone as one that
+# is provisioning.
 _STATES = {
   **{'ACCEPTED': WAITING, 'WAITING_FOR_RESOURCES': WAITING, 'ACTIVE': ACTIVE},
   **{'SUSPENDING': PREEMPTED, 'SUSPENDED': PREEMPTED, 'FAILED': FAILED},
-  **{'DELETING': DELETING, 'READY': ACTIVE, 'PREEMPTED': PREEMPTED},
-  **{'TERMINATED': PREEMPTED, 'STOPPED': PREEMPTED},
+  'DELETING': DELETING,
 }
-_TPUS = ('compute', 'tpus')
-_QUEUES, _NODES = 'queuedResources', 'nodes'
+_GCLOUD = ('compute', 'tpus', 'queued-resources')
 
 
 class Resource(NamedTuple):
-  """A queued resource, or a node that has none."""
+  """A queued resource, which its nodes come and go with."""
 
-  kind: str  # _QUEUES or _NODES
   name: str
   zone: str
   run: str  # the run's name, from the label
@@ -62,12 +59,11 @@ def render_job(world: World, run, launch, topology, seconds, **more) -> str:
   bucket, _, folder = run.workdir.removeprefix('gs://').partition('/')
   lines = {'name': run.name, 'launch': launch, 'workdir': run.workdir}
   lines |= {'bucket': bucket, 'folder': folder, 'topology': topology.name}
-  lines['storage'] = find_base(world, 'storage').rstrip('/')
-  lines['slices'] = topology.slices
-  lines['hosts'] = topology.hosts // topology.slices
+  lines |= {'storage': find_base(world, 'storage').rstrip('/')}
+  lines |= {'slices': topology.slices, 'seconds': int(seconds)}
+  lines |= {'hosts': topology.hosts // topology.slices, **more}
   words = [f'--config={run.config}', f'--workdir={run.workdir}', *run.overrides]
-  pairs = [*(lines | more).items(), ('seconds', int(seconds))]
-  pairs += [('argument', text) for text in words]
+  pairs = [*lines.items(), *(('argument', text) for text in words)]
   return ''.join(f'{key}={value}\n' for key, value in pairs)
 
 
@@ -91,7 +87,7 @@ def create(plan, launch: str, zone: str, files, seconds: float) -> list[str]:
   models = {'spot': ['--spot'], 'reserved': ['--reserved'], 'flex_start': flex}
   alpha = ['alpha'] if plan.model == 'flex_start' else []
   return [
-    *('gcloud', *alpha, *_TPUS, 'queued-resources', 'create', name),
+    *('gcloud', *alpha, *_GCLOUD, 'create', name),
     *(several if slices > 1 else [f'--node-id={name}']),
     f'--zone={zone}',
     f'--accelerator-type={accelerators.cloud_name(plan.topology)}',
@@ -107,13 +103,11 @@ def create(plan, launch: str, zone: str, files, seconds: float) -> list[str]:
   ]
 
 
-def delete(world: World, found: Resource) -> Result:
-  """Deletes a resource."""
-  words = ['queued-resources', 'delete', found.name, '--force']
-  if found.kind == _NODES:
-    words = ['tpu-vm', 'delete', found.name]
-  argv = ['gcloud', *_TPUS, *words, f'--zone={found.zone}', '--async']
-  return world.run([*argv, '--quiet', f'--project={world.project}'])
+def delete(world: World, item: Resource) -> Result:
+  """Deletes a resource and its nodes."""
+  words = ['delete', item.name, '--force', f'--zone={item.zone}']
+  words += ['--async', '--quiet', f'--project={world.project}']
+  return world.run(['gcloud', *_GCLOUD, *words])
 
 
 def find(world: World, zones) -> tuple[list[Resource], dict[str, str]]:
@@ -121,62 +115,34 @@ def find(world: World, zones) -> tuple[list[Resource], dict[str, str]]:
 
   It looks in the given zones; '-' is all that the API can list.
   """
-  found, silent = {}, {}
-  for zone in dict.fromkeys(zones):
+  resources, silent = {}, {}
+  for zone in zones:
+    path = f'v2/projects/{world.project}/locations/{zone}/queuedResources'
+    token: str | None = ''
     try:
-      queues = [*_list(world, zone, _QUEUES, silent)]
-      nodes = [*_list(world, zone, _NODES, silent)]
+      while token is not None:
+        more = {'pageToken': token} if token else {}
+        page = ask(world, 'tpu', path, pageSize=500, **more)
+        with reading(path):
+          for place in page.get('unreachable', []):
+            silent[place.rpartition('/')[2]] = 'the API could not reach it'
+          for item in map(_read, page.get('queuedResources', [])):
+            resources[item[:2]] = item
+          token = page.get('nextPageToken') or None
     except Unknown as error:
       silent[zone] = str(error)
-      continue
-    owners = {(item.name, item.zone) for item, _ in queues}
-    for item, owner in queues + nodes:
-      # A node goes with the queued resource that it belongs to.
-      if item.run and (owner, item.zone) not in owners:
-        found[item[:3]] = item
-  return [*found.values()], silent
+  return [item for item in resources.values() if item.run], silent
 
 
-def _list(world, zone, kind, silent):
-  """Yields (resource, name of the queued resource that it belongs to)."""
-  path, more = f'v2/projects/{world.project}/locations/{zone}/{kind}', {}
-  while more is not None:
-    page = ask(world, 'tpu', path, pageSize=500, **more)
-    with reading(f'{kind} in {zone}'):
-      for place in page.get('unreachable', []):
-        silent[place.rpartition('/')[2]] = 'the API could not reach this zone'
-      found = [
-        (_read(kind, x), x.get('queuedResource', ''))
-        for x in page.get(kind, [])
-      ]
-    yield from ((item, owner.rpartition('/')[2]) for item, owner in found)
-    token = page.get('nextPageToken')
-    more = {'pageToken': token} if token else None
-
-
-def _read(kind, item) -> Resource:
-  state, message, node = item.get('state'), '', item
-  if kind == _QUEUES:
-    state = state or {}
-    node = (item.get('tpu', {}).get('nodeSpec') or [{}])[0].get('node', {})
-    message = state.get('failedData', {}).get('error', {}).get('message', '')
-    state = state.get('state')
+def _read(item) -> Resource:
+  node = (item.get('tpu', {}).get('nodeSpec') or [{}])[0].get('node', {})
+  state = item.get('state') or {}
+  message = state.get('failedData', {}).get('error', {}).get('message', '')
   labels, told = node.get('labels', {}), node.get('metadata', {}).get(JOB, '')
   run, launch = labels.get(LABEL, ''), labels.get(LAUNCH, '')
   _, _, _, zone, _, name = item['name'].split('/')
-  state = _STATES.get(state, PROVISIONING)
-  return Resource(kind, name, zone, run, launch, state, message, told)
-
-
-def list_zones(world: World) -> set[str]:
-  """Returns the zones that the API has, and '-'; none if it does not answer."""
-  path = f'v2/projects/{world.project}/locations'
-  try:
-    page = ask(world, 'tpu', path, pageSize=500)
-    with reading(path):
-      return {'-', *(item['locationId'] for item in page['locations'])}
-  except Unknown:
-    return set()
+  known = _STATES.get(state.get('state'), PROVISIONING)
+  return Resource(name, zone, run, launch, known, message, told)
 
 
 def check_zones(world: World, plan: Plan) -> list[str]:

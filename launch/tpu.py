@@ -13,35 +13,42 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from bert_jax import errors
-from launch import archive, control, gke, records, start, tick
-from launch.world import Unknown, World, say, warn
+from launch import archive, control, gke, start
+from launch.world import Unknown, World, warn
 
 # Seconds between two looks; shorter in rehearsals.
 _PERIOD = 'BERT_JAX_LAUNCH_PERIOD'
-_ACTS = {
+_RUNS = {
   'run': (start.run, 'start a run on Cloud TPU, or go on with it'),
-  'tick': (control.look_once, 'look once, do what is next; 75: look again'),
   'gke': (gke.run, 'print a JobSet for a GKE cluster with TPUs'),
-  'archive': (None, 'write what the image of launch/Dockerfile is built from'),
-  'ls': (control.show_all, 'list all that is rented, in all zones'),
+}
+_LOOKS = {
   'status': (control.show_status, 'how far a run is'),
   'logs': (control.show_logs, 'what its hosts print'),
   'stop': (control.stop, 'save a checkpoint, then give the hosts back'),
   'down': (control.down, 'delete everything now; fails while anything is left'),
+  'ls': (control.show_all, 'list all that is rented, in all zones'),
 }
-_RUNS = ('run', 'gke')
-_NEEDED = {
-  'name': 'of the run and of its resources',
-  'config': 'such as configs/large.py:smoke; --config.field=value may follow',
-  'workdir': 'gs://BUCKET/FOLDER of the run',
-  'topology': 'the TPUs: v5litepod-16, v4-32, or v5e:4x4 (chips along each axis)',
+_OTHERS = {
+  'tick': (control.look_once, 'look once, do what is next; 75: look again'),
+  'archive': (archive.run, 'write what launch/Dockerfile is built from'),
 }
+# {argument: (its type, its default or ... if it must be given, what it is)}.
 _VALUES = {
+  'name': (str, ..., 'of the run and of its resources'),
+  'config': (str, ..., 'such as configs/large.py:smoke; --config.field=value'),
+  'workdir': (str, ..., 'gs://BUCKET/FOLDER of the run'),
+  'topology': (str, ..., 'v5litepod-16, or v5e:4x4 (chips along each axis)'),
   'slices': (int, 1, 'slices, joined by the network'),
   'service_account': (str, None, "the hosts'; in gke, the pods' of Kubernetes"),
   'max_hours': (float, 72.0, 'stop after so many hours of rent (default: 72)'),
 }
+_GKE_VALUES = {
+  'image': (str, ..., 'made by launch/Dockerfile'),
+  'queue': (str, None, 'LocalQueue of Kueue'),
+}
 _RUN_VALUES = {
+  'zone': (str, ..., 'zones in order: us-east5-b,europe-west4-b'),
   'network': (str, None, "of the hosts; default: 'default'"),
   'subnetwork': (str, None, 'of the hosts'),
   'max_usd': (float, None, 'stop when the rent, by --price, is so many USD'),
@@ -62,73 +69,45 @@ def make_parser() -> argparse.ArgumentParser:
   raw = argparse.RawDescriptionHelpFormatter
   parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
   acts = parser.add_subparsers(dest='act', required=True, metavar='COMMAND')
-  for act, (_, text) in _ACTS.items():
+  for act, (function, text) in (_RUNS | _LOOKS | _OTHERS).items():
     made = acts.add_parser(act, help=text, description=text, allow_abbrev=False)
-    add = made.add_argument
+    made.set_defaults(function=function, name=None, workdir=None)
+    add, switches = made.add_argument, {}
     if act in _RUNS:
-      _add_run(add, act)
+      more = _RUN_VALUES if act == 'run' else _GKE_VALUES
+      for name, (kind, value, text) in (_VALUES | more).items():
+        needed = {'required': True} if value is ... else {'default': value}
+        add(f'--{name}', type=kind, help=text, **needed)
+      switches = {'spot': 'hosts that may be taken away'}
     elif act not in ('ls', 'archive'):
-      more = '?' if act == 'down' else None
-      add('name', help='--name of the run', nargs=more)
+      add(
+        'name', help='--name of the run', nargs='?' if act == 'down' else None
+      )
       add('--workdir', help='of the run, if it was started on another machine')
+    if act == 'run':
+      text = 'a further argument of "queued-resources create"; repeatable'
+      add('--gcloud_arg', action='append', default=[], help=text)
+      switches |= _RUN_SWITCHES
     if act == 'logs':
       add('--worker', type=int, help='only this host')
       add('-f', '--follow', action='store_true', help='go on')
     if act == 'down':
-      add('--all', action='store_true', help='of all runs')
+      switches = {'all': 'of all runs'}
+    for name, text in switches.items():
+      add(f'--{name}', action='store_true', help=text)
   return parser
-
-
-def _add_run(add, act):
-  for name, text in _NEEDED.items():
-    add(f'--{name}', required=True, help=text)
-  more = _RUN_VALUES if act == 'run' else {}
-  for name, (kind, value, text) in (_VALUES | more).items():
-    add(f'--{name}', type=kind, default=value, help=text)
-  add('--spot', action='store_true', help='hosts that may be taken away')
-  if act == 'gke':
-    add('--image', required=True, help='made by launch/Dockerfile')
-    add('--queue', help='LocalQueue of Kueue')
-    return
-  add('--zone', required=True, help='zones in order: us-east5-b,europe-west4-b')
-  text = 'a further argument of "queued-resources create"; repeatable'
-  add('--gcloud_arg', action='append', default=[], help=text)
-  for name, text in _RUN_SWITCHES.items():
-    add(f'--{name}', action='store_true', help=text)
 
 
 def main(argv: list[str], world: World | None = None) -> int:
   """Runs the command in the world, for which tests give a stand-in."""
-  given, rest = make_parser().parse_known_args(argv)
+  given, given.overrides = make_parser().parse_known_args(argv)
+  if given.overrides and given.act not in _RUNS:
+    word = given.overrides[0]
+    raise errors.UserError(f'{word} is not an argument; see --help.')
   world = world or World(period=float(os.environ.get(_PERIOD, World.period)))
-  try:
-    return _run(given, rest, world)
-  except Exception as error:  # whatever it was, hosts may be running
-    if given.act != 'tick' or isinstance(error, errors.UserError):
-      raise
-    warn(f'look again in a moment: {error!r}')
-    return tick.AGAIN
-
-
-def _run(given, rest, world) -> int:
-  act, _ = _ACTS[given.act]
-  if given.act == 'archive':
-    return sys.stdout.buffer.write(archive.make()[0]) and 0
-  if given.act in _RUNS:
-    given.overrides = rest
-    return act(given, world)
-  if rest:
-    raise errors.UserError(f'{rest[0]} is not an argument; see --help.')
-  if given.act == 'down' and bool(given.name) == given.all:
-    raise errors.UserError('give either NAME or --all.')
-  which = () if given.act == 'ls' else (given.name, given.workdir)
-  noted = records.read_note(which and given.name)
-  if which and given.workdir not in (None, noted.get('workdir')):
-    noted = {}  # a run of the same name, started on another machine
-  world.project = noted.get('project') or start.choose_project(world)
-  say(f'project {world.project}')
-  logs = (given.worker, given.follow) if given.act == 'logs' else ()
-  return act(world, *which, *logs)
+  if given.act in _LOOKS:
+    control.enter(world, given)
+  return given.function(world, given)
 
 
 if __name__ == '__main__':

@@ -23,17 +23,14 @@ get_metadata() {
     "$metadata/instance/$1" "${@:2}"
 }
 
-# Prints an attribute of this host. Asks until the server answers, and for some
-# ticks if it does not have it yet; then fails.
+# Prints an attribute of this host, which may come late.
 await() {
-  local left=$2 code
-  while :; do
-    code=$(get_metadata "attributes/$1" --output "$home/attribute" \
-      --write-out '%{http_code}')
-    [[ $code == 200 ]] && cat "$home/attribute" && return
-    [[ $code == 404 ]] && ((left-- <= 0)) && return 1
+  local n
+  for ((n = 0; n < 10 * minute; n++)); do
+    get_metadata "attributes/$1" && return
     sleep "$tick"
   done
+  return 1
 }
 
 read_job() {
@@ -46,18 +43,18 @@ read_job() {
     *=*) job[${line%%=*}]=${line#*=} ;;
     esac
   done
-  [[ -n ${job[name]:-} && -n ${job[launch]:-} && ${#arguments[@]} -gt 0 ]]
+  [[ -n ${job[launch]:-} && ${#arguments[@]} -gt 0 ]]
 }
 
 # Sets the number of this host among those of all slices. One that took itself
 # for host 0 would end the others' run.
 set_number() {
-  local worker=${JOB_COMPLETION_INDEX:-} slice=${JOB_INDEX:-0} wait=$((10 * minute))
+  local worker=${JOB_COMPLETION_INDEX:-} slice=${JOB_INDEX:-0}
   number=$((job[hosts] * job[slices])) # deletes last, should it come to that
   ((number > 1)) || { number=0 && return; }
   if [[ -z ${BERT_JAX_JOB:-} ]]; then
-    worker=$(await agent-worker-number "$wait")
-    ((job[slices] == 1)) || slice=$(await tpu-env "$wait" |
+    worker=$(await agent-worker-number)
+    ((job[slices] == 1)) || slice=$(await tpu-env |
       sed -n "s/^MEGASCALE_SLICE_ID: *'\?\([0-9]*\).*/\1/p")
   fi
   [[ $worker =~ ^[0-9]+$ && $slice =~ ^[0-9]+$ ]] || return 1
@@ -99,15 +96,11 @@ set_deadline() {
 
 # Starts another unit that deletes the resource if this script is dead by then.
 schedule_deletion() {
-  cat >"$folder/delete.sh" <<END
-while sleep $tick; do
-  token=\$(curl --silent --max-time 5 --header 'Metadata-Flavor: Google' \\
-    $metadata/instance/service-accounts/default/token |
-    sed -n 's/.*"access_token": *"\([^"]*\)".*/\1/p')
-  curl --silent --max-time 60 --request DELETE \\
-    --header "Authorization: Bearer \$token" '${job[delete]}'
-done
-END
+  {
+    declare -p metadata answer log
+    declare -f get_metadata request
+    echo "while sleep $tick; do request DELETE '${job[delete]}'; done"
+  } >"$folder/delete.sh"
   systemd-run --quiet --on-active=$((deadline - $(date +%s) + 1800)) \
     bash "$folder/delete.sh" >>"$log" 2>&1 ||
     say 'there is no second unit to delete this resource'
@@ -142,18 +135,14 @@ install_code() {
       --editable="$code/tree[tpu,gcs]" && touch "$code/ready"
 }
 
-# Host 0 uploads also when there is nothing new: that is its sign of life.
-upload_log() {
-  local size
-  size=$(stat --format=%s "$log")
-  [[ $number != 0 && $size == "${uploaded:-}" ]] && return
-  put "$log" "logs/host-$number.log" && uploaded=$size
-}
+# Also when there is nothing new: that is host 0's sign of life.
+upload_log() { put "$log" "logs/host-$number.log"; }
 
-# Prints the reason to end that any host, or a user, has written. One for which
-# others may be tried is of the hosts of one request.
+# Prints the reason to end that any host, or a user, has written, or that there is
+# no time left. One for which others may be tried is of the hosts of one request.
 get_end() {
-  { get "launch/${job[launch]}/end" || get "$crashed"; } |
+  { get "launch/${job[launch]}/end" || get "$crashed" ||
+    (($(date +%s) < deadline)) || echo 'reason=out of time'; } |
     sed -n '1s/^reason=//p'
 }
 
@@ -163,10 +152,12 @@ get_step() {
   echo "$((10#0$(get status.json | sed -n "$find" | head -n 1)))"
 }
 
-# Runs the program once and returns its exit code; looks up every minute. Sets
-# $told if the launch ends.
+# Runs the program once and returns its exit code, or fails if it cannot be
+# installed; looks up every minute. Sets $told if the launch ends.
 train() {
-  local n=0 result killer=''
+  local n=0 late=0 result
+  [[ -e $code/ready ]] || install_code >>"$log" 2>&1 ||
+    { say 'the installation failed' && return 70; }
   cd "$tree" || return
   rm -f /tmp/libtpu_lockfile # of a program that was killed
   setsid "$python" -m bert_jax.main "${arguments[@]}" >>"$log" 2>&1 &
@@ -175,20 +166,15 @@ train() {
     sleep "$tick"
     [[ $(get_metadata preempted) == TRUE ]] && leave
     ((++n % minute)) || upload_log
-    [[ -n $told ]] && continue
-    (($(date +%s) < deadline)) || told='out of time'
-    ((n % minute)) || told=${told:-$(get_end)}
-    if [[ -n $told ]]; then
+    if [[ -n $told ]]; then # a run that does not end in ten minutes will not
+      ((++late < 10 * minute)) || kill -KILL -- "-$main"
+    elif ((n % minute == 0)) && told=$(get_end) && [[ -n $told ]]; then
       say "the launch ends ($told): saving a checkpoint"
       kill -TERM "$main"
-      # A run that does not end in ten minutes will not.
-      (pause $((10 * minute)) && kill -KILL -- "-$main") 2>/dev/null &
-      killer=$!
     fi
   done
   wait "$main"
   result=$?
-  [[ -z $killer ]] || kill "$killer" 2>/dev/null
   kill -KILL -- "-$main" 2>/dev/null # what it left behind
   main=
   return "$result"
@@ -197,10 +183,7 @@ train() {
 # A host that is about to be taken away is told so by its metadata, and by
 # SIGTERM, perhaps too late.
 leave() {
-  if [[ -n ${main:-} ]]; then
-    kill -TERM "$main" 2>/dev/null
-    wait "$main"
-  fi
+  [[ -z ${main:-} ]] || { kill -TERM "$main" 2>/dev/null && wait "$main"; }
   say 'this host is being taken away' && upload_log
   exit 143
 }
@@ -259,7 +242,7 @@ work() {
       ((step > last)) && failures=0 last=$step
       ((failures++ < retries)) || finish 'crashed' "$result"
       say "trying again ($failures of $retries since step $last)"
-      pause 2
+      pause $((failures * minute)) # a network may be back then
       ;;
     *) finish "$told" "$result" ;;
     esac
@@ -270,13 +253,13 @@ main() {
   local n
   export HOME=${HOME:-/root} # startup scripts have none, and pip wants one
   mkdir -p "$home"
-  read_job < <(echo "${BERT_JAX_JOB:-$(await bert-jax-job 2)}") || {
+  read_job < <(echo "${BERT_JAX_JOB:-$(await bert-jax-job)}") || {
     echo 'worker.sh: there is no job in the metadata of this host.' >&2
     exit 1
   }
   folder=$home/${job[name]} told='' tree=$PWD python=python3
   log=$folder/host.log answer=$folder/answer code=$folder/${job[sha256]:-}
-  mkdir -p "$folder" && touch "$log"
+  mkdir -p "$code" && touch "$log"
   # The serial console, or kubectl logs, says it when the bucket cannot.
   tail --lines=0 --follow --pid=$$ "$log" &
   trap leave TERM
@@ -295,16 +278,8 @@ main() {
   [[ $number != 0 ]] || count_start || finish 'crashed'
   if [[ -n ${job[archive]:-} ]]; then
     tree=$code/tree python=$code/env/bin/python
-    # Trouble of one host's network is no reason to end the others'.
-    for ((n = 0; n < 15; n++)); do
-      [[ -e $code/ready ]] || install_code >>"$log" 2>&1 && break
-      say 'the installation failed' && upload_log
-      told=$(get_end)
-      (($(date +%s) < deadline)) || told=${told:-out of time}
-      [[ -n $told ]] && finish "$told"
-      pause "$minute"
-    done
-    [[ -e $code/ready ]] || finish 'crashed'
+  else # a pod's image has it
+    touch "$code/ready"
   fi
   work
 }

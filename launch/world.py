@@ -7,6 +7,7 @@ lists name the zones that did not answer, which gcloud does not show.
 import contextlib
 import dataclasses
 import email.utils
+import functools
 import http.client
 import json
 import re
@@ -51,13 +52,6 @@ class Answer(NamedTuple):
     except (ValueError, OverflowError):
       return None
 
-  def describe(self) -> str:
-    """Returns the status and the error's message as one line."""
-    text = self.data.decode(errors='replace')
-    found = re.search(r'"message": *"((?:[^"\\]|\\.)*)"', text)
-    text = ' '.join((found[1] if found else text).split())
-    return f'{self.code or "no answer"}: {text[:600]}'
-
 
 class Unknown(Exception):
   """What was asked for is not known, since there was no usable answer."""
@@ -65,31 +59,32 @@ class Unknown(Exception):
 
 def execute(argv: list[str], seconds: int = 900) -> Result:
   """Runs a command and waits for it; no shell reads its arguments."""
-  more = {'stdin': subprocess.DEVNULL, 'timeout': seconds}
+  more = {'stdin': subprocess.DEVNULL, 'timeout': seconds, 'errors': 'replace'}
   try:
     done = subprocess.run(argv, capture_output=True, **more)
-  except FileNotFoundError:
-    return Result(127, err=f'{argv[0]} is not installed.')
   except subprocess.TimeoutExpired:
     return Result(124, err=f'timed out after {seconds} s')
-  except OSError as error:  # no memory, for example
+  except OSError as error:  # it is not installed, or there is no memory
     return Result(126, err=f'{argv[0]}: {error}')
-  texts = [x.decode(errors='replace') for x in (done.stdout, done.stderr)]
-  return Result(done.returncode, *texts)
+  return Result(done.returncode, done.stdout, done.stderr)
+
+
+# Reading the certificates takes longer than many requests.
+_trust = functools.cache(lambda path: ssl.create_default_context(cafile=path))
 
 
 def send(method: str, url: str, data, headers: dict, cafile=None) -> Answer:
   """Sends a request once; an answer that breaks off is none."""
   request = urllib_request.Request(url, data, headers, method=method)
   try:
-    context = ssl.create_default_context(cafile=cafile)
     try:
-      found = urllib_request.urlopen(request, timeout=60, context=context)
+      more = {'timeout': 60, 'context': _trust(cafile)}
+      answer = urllib_request.urlopen(request, **more)
     except urllib_error.HTTPError as error:
-      found = error
-    with found:
-      head = {key.lower(): value for key, value in found.headers.items()}
-      return Answer(found.status, found.read(), head)
+      answer = error
+    with answer:
+      head = {key.lower(): value for key, value in answer.headers.items()}
+      return Answer(answer.status, answer.read(), head)
   except (OSError, ValueError, http.client.HTTPException) as error:
     return Answer(0, (str(error) or repr(error)).encode())
 
@@ -109,26 +104,29 @@ class World:
 
 
 def log_in(world: World):
-  """Asks gcloud for a token and its settings.
-
-  Raises:
-    Unknown: nobody is logged in, or gcloud could not ask for a token just now.
-  """
+  """Asks gcloud for a token and its settings; Unknown if it gives none."""
   argv = ['gcloud', 'config', 'config-helper', '--format=json']
-  result = world.run([*argv, '--min-expiry=10m'])
-  if result.code:
-    raise Unknown(f'gcloud: {shorten(result.err)}')
-  _, brace, text = result.out.partition('{')  # behind what else it has to say
-  found = _parse(f'{brace}{text}', 'gcloud config-helper')
-  with reading('gcloud config-helper'):
-    found['credential']['access_token']  # checked before it is kept
-    world.login = found
+  for pause in (2, 5, None):  # its token may be renewed at this second
+    result = world.run([*argv, '--min-expiry=10m'])
+    try:
+      if result.code:
+        raise Unknown(f'gcloud: {shorten(result.err)}')
+      # Behind what else it has to say.
+      told = _parse(result.out[max(0, result.out.find('{')) :], 'gcloud')
+      with reading('gcloud'):
+        told['credential']['access_token']  # checked before it is kept
+        world.login = told
+        return
+    except Unknown:
+      if pause is None:
+        raise
+      world.sleep(pause)
 
 
 def read_setting(world: World, section: str, name: str) -> str | None:
   """Returns a setting of gcloud, such as core/project."""
-  found = world.login.get('configuration', {}).get('properties', {})
-  return found.get(section, {}).get(name)
+  properties = world.login.get('configuration', {}).get('properties', {})
+  return properties.get(section, {}).get(name)
 
 
 def find_base(world: World, api: str) -> str:
@@ -138,8 +136,13 @@ def find_base(world: World, api: str) -> str:
   return re.sub(r'(storage/)?v\d+/$', '', own)
 
 
-def request(world: World, method, api, path, data=None, **headers) -> Answer:
-  """Sends a request with gcloud's login, again while its fault may pass."""
+def request(
+  world: World, method, api, path, data=None, codes=(200,), **headers
+) -> Answer:
+  """Returns an answer that has one of the codes, or raises `Unknown`.
+
+  It is sent with gcloud's login, and again while its fault may pass.
+  """
   pauses, renewed = list(_PAUSES), False
   while True:
     if not world.login:
@@ -148,35 +151,36 @@ def request(world: World, method, api, path, data=None, **headers) -> Answer:
     head = {'Authorization': f'Bearer {token}', **headers}
     head['Content-Type'] = 'application/json'
     cafile = read_setting(world, 'core', 'custom_ca_certs_file')
-    found = world.send(method, find_base(world, api) + path, data, head, cafile)
-    if found.code == 401 and not renewed:  # after an hour
+    url = find_base(world, api) + path
+    answer = world.send(method, url, data, head, cafile)
+    if answer.code in codes:
+      return answer
+    if answer.code == 401 and not renewed:  # after an hour
       renewed, world.login = True, {}
-    elif found.code in _PASSING and pauses:
+    elif answer.code in _PASSING and pauses:
       world.sleep(pauses.pop(0))
     else:
-      return found
+      text = answer.data.decode(errors='replace')
+      told = re.search(r'"message": *"((?:[^"\\]|\\.)*)"', text)
+      text = ' '.join((told[1] if told else text).split())[:600]
+      where = f'{api}: {path.partition("?")[0]}'
+      raise Unknown(f'{where}: {answer.code or "no answer"}: {text}')
 
 
 def ask(world: World, api: str, path: str, data=None, **query) -> Any:
-  """Returns the JSON of an answer, to a POST of `data` if that is given.
-
-  Without a usable answer, `Unknown` is raised, as in all functions that need one.
-  """
+  """Returns the JSON of an answer, to a POST of `data` if that is given."""
   path += f'?{parse.urlencode(query)}' if query else ''
   body = None if data is None else json.dumps(data).encode()
-  found = request(world, 'GET' if data is None else 'POST', api, path, body)
-  where = f'{api}: {path.partition("?")[0]}'
-  if found.code != 200:
-    raise Unknown(f'{where}: {found.describe()}')
-  return _parse(found.data, where)
+  answer = request(world, 'POST' if body else 'GET', api, path, body)
+  return _parse(answer.data, f'{api}: {path.partition("?")[0]}')
 
 
 def _parse(text: str | bytes, where: str) -> dict[str, Any]:
   with reading(where):
-    found = {**json.loads(text)}  # an empty list is no object
-    if 'error' in found:  # whatever the code says
-      raise LookupError(found['error'])
-    return found
+    told = {**json.loads(text)}  # an empty list is no object
+    if 'error' in told:  # whatever the code says
+      raise LookupError(told['error'])
+    return told
 
 
 @contextlib.contextmanager

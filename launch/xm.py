@@ -5,7 +5,6 @@
 
 --where=tpu starts launch/tpu.py for each run instead; what that needs comes after
 --, with --workdir=gs://BUCKET/FOLDER. Several --sweep give all combinations.
-Needs XManager; --python is the interpreter that has bert_jax.
 """
 
 import argparse
@@ -22,19 +21,15 @@ def make_parser() -> argparse.ArgumentParser:
   """Returns the parser of the command line."""
   raw = argparse.RawDescriptionHelpFormatter
   parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-  parser.add_argument('--where', choices=('local', 'tpu'), required=True)
-  for name in ('--config', '--workdir'):
-    parser.add_argument(name, required=True)
-  parser.add_argument(
-    '--sweep',
-    action='append',
-    required=True,
-    type=parse_sweep,
-    help='FIELD=VALUE,VALUE of the config',
-  )
-  parser.add_argument('--name', default='sweep', help='of experiment and runs')
-  parser.add_argument('--python', default=sys.executable)
-  parser.add_argument('rest', nargs='*', help='after --: arguments of each run')
+  add, needed = parser.add_argument, {'required': True}
+  add('--where', choices=('local', 'tpu'), **needed)
+  add('--config', **needed)
+  add('--workdir', **needed)
+  text = 'FIELD=VALUE,VALUE of the config'
+  add('--sweep', action='append', type=parse_sweep, help=text, **needed)
+  add('--name', default='sweep', help='of experiment and runs')
+  add('--python', default=sys.executable, help='that has bert_jax')
+  add('rest', nargs='*', help='after --: arguments of each run')
   return parser
 
 
@@ -51,10 +46,9 @@ def list_runs(given: argparse.Namespace) -> list[list[str]]:
   runs = []
   for number, point in enumerate(itertools.product(*given.sweep), 1):
     # Values that differ in what is removed have folders that differ.
-    names = [text.split('.', 1)[-1] for text in point]
-    folder = '_'.join([str(number), *names])
-    folder = f'{given.workdir}/{re.sub(r"[^A-Za-z0-9=_.-]", "", folder)}'
-    words = [f'--config={given.config}', f'--workdir={folder}']
+    folder = '_'.join([str(number), *(x.split('.', 1)[-1] for x in point)])
+    folder = re.sub(r'[^A-Za-z0-9=_.-]', '', folder)
+    words = [f'--config={given.config}', f'--workdir={given.workdir}/{folder}']
     words += [*(f'--config.{text}' for text in point), *given.rest]
     on_tpu = [_TPU, 'run', f'--name={given.name}-{number}', '--yes']
     start = on_tpu if given.where == 'tpu' else ['-m', 'bert_jax.main']

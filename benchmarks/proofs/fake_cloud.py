@@ -19,13 +19,6 @@ import urllib.parse
 
 # What a request goes through if nothing else is scripted.
 HAPPY = ('ACCEPTED', 'WAITING_FOR_RESOURCES', 'PROVISIONING', 'ACTIVE')
-ACCOUNT = 'serviceAccount:7-compute@developer.gserviceaccount.com'
-_VERBS = ('create', 'get', 'list', 'delete')
-ROLES = {
-  'storage.objectAdmin': [f'storage.objects.{verb}' for verb in _VERBS],
-  'storage.legacyBucketReader': ['storage.buckets.get'],
-  'tpu.admin': ['tpu.queuedResources.delete', 'tpu.nodes.delete'],
-}
 
 
 class Cloud:
@@ -44,8 +37,8 @@ class Cloud:
     on_gone: called with (name, zone) when they end.
     items: {(name, zone): what exists}; rented: seconds in which hosts ran.
     objects: {URL: (content, generation, time)} of the bucket.
-    bindings: {role: members} of the bucket and of the project.
-    conditional: roles of bindings with a condition.
+    denied: {permission: state of access other than CAN_ACCESS}; principals:
+      accounts that were asked about.
   """
 
   def __init__(self, now=time.time):
@@ -55,8 +48,7 @@ class Cloud:
     self.on_active = self.on_gone = lambda *_: None
     self.refuse = lambda method, path: 0
     self.items, self.objects, self.now = {}, {}, now
-    self.bindings = {f'roles/{role}': [ACCOUNT] for role in ROLES}
-    self.conditional = set()
+    self.denied, self.principals = {}, set()
     self.most_alive, self.rented = 0, 0.0
     self._lock = threading.RLock()
 
@@ -126,7 +118,7 @@ class Cloud:
       elif '/locations' in at.path:
         code, found = self._tpu(method, at.path, query, data)
       else:
-        code, found = 200, self._roles(at.path)
+        code, found = 200, self._check_access(data)
       head['Date'] = email.utils.formatdate(self.now(), usegmt=True)
       body = found if isinstance(found, bytes) else json.dumps(found).encode()
       return code, head, body
@@ -134,8 +126,6 @@ class Cloud:
   def _storage(self, method, path, query, data, headers):
     bucket, _, name = re.search(r'/b/([^/]+)/(o/?)?(.*)', path).groups()
     url = f'gs://{bucket}/{urllib.parse.unquote(name)}'
-    if name == 'iam':
-      return 200, {}, self._list_bindings()
     if method == 'POST':
       url = f'gs://{bucket}/{query["name"]}'
       wanted = query.get('ifGenerationMatch')
@@ -157,21 +147,13 @@ class Cloud:
     when = time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(at))
     return {'name': url.split('/', 3)[3], 'size': len(data), 'updated': when}
 
-  def _roles(self, path):
-    if path.endswith(':getIamPolicy'):
-      return self._list_bindings()
-    if '/roles/' in path:
-      return {'includedPermissions': ROLES[path.rpartition('/')[2]]}
-    return {'projectNumber': '7'}
-
-  def _list_bindings(self):
-    found = [{'role': r, 'members': m} for r, m in self.bindings.items()]
-    for binding in found:
-      if binding['role'] in self.conditional:
-        binding['condition'] = {
-          'expression': 'request.time < timestamp("2020")'
-        }
-    return {'bindings': found}
+  def _check_access(self, data):
+    if not data:
+      return {'projectNumber': '7'}
+    asked = json.loads(data)['accessTuple']
+    self.principals.add(asked['principal'])
+    state = self.denied.get(asked['permission'], 'CAN_ACCESS')
+    return {'overallAccessState': state}
 
   def _tpu(self, method, path, query, data):
     if path.endswith('/locations'):
@@ -184,8 +166,8 @@ class Cloud:
       return 404, _fail(f'{zone} was not found')
     if zone not in ('-', *self.places):
       return 403, _fail(f'Location {zone} is not found or is unauthorized.')
-    if kind == 'nodes' or kind == 'operations':
-      return 200, done | {'nodes': [], 'response': {}}
+    if kind == 'operations':
+      return 200, done | {'response': {}}
     if method == 'POST':
       name = query.get('queuedResourceId') or query['queued_resource_id']
       made = self.create(name, zone, json.loads(data))
@@ -326,7 +308,8 @@ def make_environment(port: int, folder: str) -> dict[str, str]:
     'CORE_PROJECT': 'p1',
     'CONFIG': f'{folder}/gcloud',
     **{
-      f'{start}{x}': f'{here}/' for x in ('TPU', 'CLOUDRESOURCEMANAGER', 'IAM')
+      f'{start}{x}': f'{here}/'
+      for x in ('TPU', 'CLOUDRESOURCEMANAGER', 'POLICYTROUBLESHOOTER')
     },
     f'{start}STORAGE': f'{here}/storage/v1/',
     'CORE_DISABLE_PROMPTS': '1',

@@ -24,7 +24,7 @@ WORDS += ['--workdir=gs://bkt/r', '--topology=v6e-16']
 def make(*more):
   """Returns (the manifest's text, its JobSet, a slice's Job, a host's pod)."""
   given, given.overrides = tpu.make_parser().parse_known_args([*WORDS, *more])
-  text = gke.make_manifest(given, world.World())
+  text = gke.make_manifest(world.World(), given)
   made = yaml.safe_load(text)
   (jobs,) = made['spec']['replicatedJobs']
   job = jobs['template']['spec']
@@ -87,7 +87,8 @@ def test_one_job_per_slice_and_one_pod_per_host():
   assert 'argument=--config.seed=2\n' in told and 'delete' not in told
   text, *_ = make('--topology=tpu7x-32', '--spot')
   assert '# gcloud compute resource-policies create workload-policy r' in text
-  assert '--placement-policy=r --disk-type=hyperdisk-balanced --spot' in text
+  words = {'--placement-policy=r', '--disk-type=hyperdisk-balanced', '--spot'}
+  assert words <= {*text.split()}
   with pytest.raises(errors.UserError, match='GKE does not offer'):
     make('--topology=v3-32')
 

@@ -53,7 +53,7 @@ def test_look_that_fails_says_that_it_is_to_be_taken_again(capsys):
   assert look(cloud, 9)[-1] == 0
 
 
-def test_refused_request_is_known_to_the_next_look():
+def test_refused_request_is_asked_for_elsewhere():
   cloud = begin(('GONE',), HAPPY)
   here = cloud.world()
   here.run = lambda argv: (
@@ -62,7 +62,7 @@ def test_refused_request_is_known_to_the_next_look():
   cloud.time += 99
   cloud.items.clear()
   assert tpu.main(['tick', 'r'], here) == tick.AGAIN
-  assert '"refused": "no more capacity"' in cloud.read(LEDGER)
+  assert '"refusals": 1' in cloud.read(LEDGER)
   assert look(cloud, 9)[-1] == 0
   assert cloud.created == [A, B]
 
