@@ -4,8 +4,7 @@
     --workdir=DIR
 
 With --rates=1e-4,1e-3 it fine-tunes the model alone, which may be in any format:
-with these learning rates, and with the default one, for the default epochs. The
-table has the mean score of each, and the share of the best that the default gets.
+with these learning rates, and with the default one (0), for the default epochs.
 
 Each task is two sweeps over seeds, one from --model and one from random
 weights of the same size with the same vocabulary, by the same recipe, with the
@@ -114,16 +113,18 @@ def main():
   made = os.path.join(options.workdir, 'made')
   if not os.path.exists(made):
     files.write_folder(made, [], lambda new: write_data(options.data, new))
-  results = {}
-  if options.rates:
-    for name in options.tasks.split(','):
-      results[name] = compare_rates(name, options, made)
-    print_rates(results)
-    return
   starts = list_starts(options.model)
-  for name in options.tasks.split(','):
-    for kind in options.starts.split(','):
-      results[name, kind] = sweep(name, kind, starts[kind], options, made)
+  kinds = options.starts.split(',')
+  if options.rates:  # 0 is the default
+    grid, kinds = f'learning_rate=0,{options.rates}', ['rates']
+    starts = {'rates': ('', [f'--config.init_from={options.model}'])}
+  else:
+    grid = ''
+  results = {
+    (name, kind): sweep(name, kind, starts[kind], options, made, grid)
+    for name in options.tasks.split(',')
+    for kind in kinds
+  }
   print_table(results)
 
 
@@ -139,15 +140,7 @@ def list_starts(model):
   return dict(zip(_STARTS, (pretrained, random), strict=True))
 
 
-def compare_rates(name, options, made):
-  """Runs the sweep of a task over learning rates; returns its results."""
-  # 0 is the default.
-  grid, flags = f'learning_rate=0,{options.rates}', []
-  flags.append(f'--config.init_from={options.model}')
-  return sweep(name, 'rates', ('', flags), options, made, grid)
-
-
-def sweep(name, kind, start, options, made, grid=''):
+def sweep(name, kind, start, options, made, grid):
   """Runs the sweep of a task; returns its results."""
   task, (arguments, flags) = TASKS[name], start
   folder = os.path.join(
@@ -176,36 +169,19 @@ def sweep(name, kind, start, options, made, grid=''):
 
 def print_table(results):
   """Prints the scores of {(task, start): results of its sweep} as Markdown."""
-  print('\nmeans over the seeds, ± their standard deviation:\n')
-  kinds = list(dict.fromkeys(kind for _, kind in results))
-  print(f'| task | metric | seeds | {" | ".join(kinds)} | constant |')
-  print('|---' * (4 + len(kinds)) + '|')
-  for name in dict.fromkeys(name for name, _ in results):
-    found = [results[name, kind]['settings'][0] for kind in kinds]
-    shown = [
-      f'{x["mean"]:.3f}' + ('' if x['std'] is None else f' ± {x["std"]:.3f}')
-      for x in found
-    ]
-    first = found[0]
-    print(
-      f'| {name} | {first["metric"]} | {first["runs"]} | {" | ".join(shown)} '
-      f'| {first["baseline"]:.3f} |'
-    )
-
-
-def print_rates(results):
-  """Prints the scores of {task: results of its sweep} as Markdown."""
-  rates = [
-    x['fields']['learning_rate'] for x in [*results.values()][0]['settings']
-  ]
-  print('\nmeans over the seeds:\n')
-  print(f'| task | metric | default | {" | ".join(rates[1:])} | of the best |')
-  print('|---' * (len(rates) + 3) + '|')
-  for name, x in results.items():
-    means = [setting['mean'] for setting in x['settings']]
-    shown = ' | '.join(f'{mean:.3f}' for mean in means)
-    metric, share = x['settings'][0]['metric'], means[0] / max(means)
-    print(f'| {name} | {metric} | {shown} | {share:.2f} |')
+  print(
+    '\n| task | metric | of | runs | mean on dev | constant |\n'
+    + '|---' * 6
+    + '|'
+  )
+  for (name, kind), found in results.items():
+    for x in found['settings']:
+      rate = x['fields'].get('learning_rate', '')
+      score = f'{x["mean"]:.3f} ± {x["std"] or 0:.3f}'
+      print(
+        f'| {name} | {x["metric"]} | {kind} {rate} | {x["runs"]} | {score} | '
+        f'{x["baseline"]:.3f} |'
+      )
 
 
 def write_data(data, folder):

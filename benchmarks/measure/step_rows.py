@@ -7,20 +7,13 @@ import numpy as np
 BATCHES = 4  # used in turns
 
 
-def prepare_docs(directory, workers, pack=1):
-  """Prepares python-docs, of both lengths, with a vocabulary of BERT's size.
-
-  Args:
-    directory: where; what is complete there is used.
-    workers: processes.
-    pack: most sentence pairs in a row.
-  """
+def prepare_docs(directory, workers):
+  """Prepares python-docs, of both lengths, with a vocabulary of BERT's size."""
   from bert_jax.config import recipes
   from bert_jax.data import prepare, recipe
 
   c = recipes.pretraining('base')
   c.data.passes = 1
-  c.data.pack = pack
   print('preparing python-docs ...', flush=True)
   prepare.prepare(
     recipe.make_recipe(c), directory, prepare.local_runner(workers)

@@ -9,9 +9,7 @@ transformers. The parts, each in a process of its own:
 
   versions    of the libraries
   values      attention, a layer and random bits are those of the CPU
-  kernels     times of attention alone: ours, XLA's, cuDNN's
   attention   each way to compute attention in a step, memory and time
-  packed      tokens/s of packed rows, length 512
   large-128   MFU, memory, and speed against PyTorch
   large-512   the same
   base-128    the same, and what deterministic ops cost
@@ -32,13 +30,9 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PACK = 3
 WAYS = 'xla', 'recompute', 'flash'
 LEAST = 60  # seconds; with fewer left, no part is begun
-PREPARE = (
-  'import sys, step_rows as rows; data, pack = sys.argv[1:]; '
-  "[rows.prepare_docs(f'{data}/{n}', -1, int(n)) for n in ('1', pack)]"
-)
+PREPARE = 'import sys, step_rows; step_rows.prepare_docs(sys.argv[1], -1)'
 
 
 def list_parts(args) -> dict[str, list[str]]:
@@ -56,24 +50,20 @@ def list_parts(args) -> dict[str, list[str]]:
       )
       shape += ['--rounds=2', '--steps=1']
     script = str(ROOT / 'benchmarks/measure/step.py')
-    return [script, *shape, f'--seq_length={length}', f'--data={data}/1', *more]
+    return [script, *shape, f'--seq_length={length}', f'--data={data}', *more]
 
   def other(name, *more):
     return [str(ROOT / 'benchmarks' / name), *more]
 
   small = [] if on_gpu else ['--size=tiny', '--seq_length=128']
   ways = WAYS if on_gpu else WAYS[:2]  # flash is for GPUs
-  parts = {
+  return {
     'versions': ['-m', 'pip', 'list'],
-    'data': ['-c', PREPARE, str(data), str(PACK)],
+    'data': ['-c', PREPARE, str(data)],
     'values': other('proofs/gpu_values.py', here, *small),
-    'kernels': other('measure/gpu_attention.py'),
     # One after another, since not all ways fit next to each other.
     'attention': step(
       'large', 512, 16, '--full', '--one_at_a_time', '--ways', *ways
-    ),
-    'packed': step(
-      'base', 512, 32, f'--pack={PACK}', f'--packed={data}/{PACK}'
     ),
     'large-128': step('large', 128, 128, '--full', *torch),
     'large-512': step('large', 512, 32, '--full', *torch),
@@ -83,9 +73,6 @@ def list_parts(args) -> dict[str, list[str]]:
     'runs': other('proofs/gpu_runs.py', here),
     'kill': other('proofs/kill.py', here, f'--kills={4 if on_gpu else 1}'),
   }
-  if not on_gpu:
-    del parts['kernels']
-  return parts
 
 
 def run(name, command, args, limit) -> bool:

@@ -21,19 +21,6 @@ def changed(**sections):
   return found
 
 
-def test_equal_facts_do_not_differ():
-  assert golden.differences(FACTS, FACTS) == ([], [])
-
-
-def test_a_parameter_that_is_kept_otherwise_is_named():
-  found = changed(parameters={'nsp/kernel': '[-, -], used as [-, -]'})
-  [line], _ = golden.differences(FACTS, found)
-  assert line == (
-    'parameters.nsp/kernel was [data, -], used as [-, -], '
-    'is [-, -], used as [-, -]'
-  )
-
-
 def test_what_is_written_is_read(monkeypatch, tmp_path):
   monkeypatch.setattr(golden, 'FOLDER', str(tmp_path))
   for name in ('base_128', 'base_512'):  # whose parameters are the same
@@ -42,36 +29,23 @@ def test_what_is_written_is_read(monkeypatch, tmp_path):
   assert '"base_128"' in (tmp_path / 'base_512.json').read_text()
 
 
-def test_new_and_missing_collectives_are_named():
-  found = changed()
+def test_new_missing_and_changed_facts_are_named():
+  found = changed(parameters={'nsp/kernel': '[-, -], used as [-, -]'})
   found['collectives'] = {'all-reduce': '1 with 8 bytes'}
-  assert golden.differences(FACTS, found)[0] == [
+  assert golden.differences(FACTS, FACTS) == []
+  assert golden.differences(FACTS, found) == [
+    'parameters.nsp/kernel was [data, -], used as [-, -], '
+    'is [-, -], used as [-, -]',
     'collectives.all-gather was 2 with 4,096 bytes, is absent',
     'collectives.all-reduce was absent, is 1 with 8 bytes',
   ]
 
 
-@pytest.mark.parametrize(
-  'cycles, wrong',
-  [
-    (1030, []),
-    (970, []),
-    (1031, ['estimates.cycles was 1,000, is 1,031 (+3.1%)']),
-    (969, ['estimates.cycles was 1,000, is 969 (-3.1%)']),
-  ],
-)
-def test_estimates_may_move_by_three_percent(cycles, wrong):
+@pytest.mark.parametrize('cycles', [1030, 970, 1031, 969])
+def test_estimates_may_move_by_three_percent(cycles):
   found = changed(estimates={'cycles': cycles})
-  assert golden.differences(FACTS, found) == (wrong, [])
-
-
-def test_estimates_of_another_compiler_are_shown_and_not_judged():
-  found = changed(versions={'libtpu': '2.1'}, estimates={'cycles': 2000})
-  found['kernels'] = 5
-  assert golden.differences(FACTS, found) == (
-    ['kernels was 4, is 5'],
-    [
-      'versions.libtpu was 2.0, is 2.1',
-      'estimates.cycles was 1,000, is 2,000 (+100.0%)',
-    ],
-  )
+  wrong = [] if abs(cycles - 1000) <= 30 else [f'was 1000, is {cycles}']
+  lines = golden.differences(FACTS, found)
+  assert [x.removeprefix('estimates.cycles ') for x in lines] == wrong
+  found |= {'versions': {'jax': '1.0', 'libtpu': '2.1'}}
+  assert golden.differences(FACTS, found) == []

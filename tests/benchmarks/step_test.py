@@ -13,7 +13,6 @@ def test_a_comparison_with_nothing_is_refused(monkeypatch, capsys):
     '--gpu',
     '--torch=python',
     '--size=tiny',
-    '--pack=3',
     '--flags=xla_x=1',
   ):
     monkeypatch.setattr('sys.argv', ['step.py', alone])
