@@ -53,10 +53,10 @@ def split(document: Document, language: str) -> list[str]:
   """
   if document.are_sentences:
     return document.paragraphs
-  found = (
+  sentences = (
     x.strip() for p in document.paragraphs for x in _segment(p, language)
   )
-  return list(filter(None, found))
+  return list(filter(None, sentences))
 
 
 def _segment(text: str, language: str) -> list[str]:
@@ -68,19 +68,19 @@ def _segment(text: str, language: str) -> list[str]:
   sentences, end = [], 0
   while end < len(text):
     window = marked[end : end + _WINDOW]
-    found = sentencex.segment(language, window)
+    pieces = sentencex.segment(language, window)
     if end + len(window) < len(text):
       # The last one may go on; if it is the only one, it is cut at a space.
-      found = found[:-1] or [window[: window.rfind(' ') + 1 or None]]
-    for sentence in found:
+      pieces = pieces[:-1] or [window[: window.rfind(' ') + 1 or None]]
+    for sentence in pieces:
       end += len(sentence)
       sentences.append(text[end - len(sentence) : end])
   return sentences
 
 
-def _hide_stray(found: re.Match) -> str:
+def _hide_stray(match: re.Match) -> str:
   """Replaces a quotation mark that begins or ends nothing by one without a pair.
 
   All between a mark of inches and the next mark would be one sentence.
   """
-  return found[1] or ('″' if found[2] else '”')
+  return match[1] or ('″' if match[2] else '”')

@@ -200,16 +200,16 @@ def _text_lines(lines: list[str]) -> Iterator[tuple[int, str]]:
 
 def _paragraphs(block: list[tuple[int, str]]) -> Iterator[str]:
   """Joins the lines of a block into paragraphs, without inline markup."""
-  found: list[list[str]] = [[]]
+  paragraphs: list[list[str]] = [[]]
   margin = None
   for indent, text in block:
     item = _ITEM.match(text)
     if item or margin not in (None, indent):
-      found.append([])
+      paragraphs.append([])
     # An item continues on lines that are indented deeper.
     margin = None if item else indent
-    found[-1].append(text[item.end() :] if item else text)
-  for parts in found:
+    paragraphs[-1].append(text[item.end() :] if item else text)
+  for parts in paragraphs:
     text = ' '.join(parts)
     for pattern, plain in _MARKUP:
       text = pattern.sub(plain, text)

@@ -49,8 +49,8 @@ def fetch(directory: str, lengths: Collection[int]) -> str:
 
 def _copy(directory: str, folder: str, files: dict[str, dict]):
   """Copies the files that are not there yet, and compares their hashes."""
-  with os.scandir(folder) as found:
-    sizes = {x.name: x.stat().st_size for x in found}
+  with os.scandir(folder) as entries:
+    sizes = {x.name: x.stat().st_size for x in entries}
   missing = {
     name: file
     for name, file in files.items()
@@ -80,9 +80,9 @@ class Split:
 
 def open_split(directory: str, split: str, length: int) -> Split:
   """Opens prepared data of a length, S, that it was prepared for."""
-  found = manifest_file.read(directory)
-  shards = [shard for shard in found['shards'] if shard['split'] == split]
-  recipe, of = found['recipe'], {}
+  made = manifest_file.read(directory)
+  shards = [shard for shard in made['shards'] if shard['split'] == split]
+  recipe, of = made['recipe'], {}
   reader = store.Reader(
     directory, shards, length, recipe['vocab_size'], recipe['pack']
   )
@@ -90,7 +90,7 @@ def open_split(directory: str, split: str, length: int) -> Split:
     runs = [run for x in shards for run in x['files'][str(length)]['inputs']]
     source = np.repeat(*np.array(runs).T)
     of = {
-      found['inputs'][k]['input']: np.flatnonzero(source == k)
+      made['inputs'][k]['input']: np.flatnonzero(source == k)
       for k in np.unique(source).tolist()
     }
   return Split(reader, of)
@@ -98,11 +98,11 @@ def open_split(directory: str, split: str, length: int) -> Split:
 
 def verify(directory: str) -> int:
   """Compares all prepared files with the manifest; returns their bytes."""
-  found = manifest_file.read(directory)
-  files = [file for s in found['shards'] for file in store.list_files(s)]
+  made = manifest_file.read(directory)
+  files = [file for s in made['shards'] for file in store.list_files(s)]
   total = sum(f['bytes'] for f in files)
   vocab = manifest_file.vocab_path(directory)
-  _check_sum(vocab, found['vocab_sha256'], vocab)
+  _check_sum(vocab, made['vocab_sha256'], vocab)
   with progress.Progress(total, 'B', 'verifying') as bar:
     for file in files:
       path = os.path.join(directory, file['name'])

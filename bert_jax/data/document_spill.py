@@ -83,15 +83,15 @@ def read(job: Job, recipe: Recipe) -> dict:
     return files.load_json(done)
   counts: collections.Counter[str] = collections.Counter()
   invalid: collections.Counter[str] = collections.Counter()
-  found: dict[int, list[int]] = collections.defaultdict(lambda: [0, 0, 0])
+  totals: dict[int, list[int]] = collections.defaultdict(lambda: [0, 0, 0])
   bins: dict[int, dict] = collections.defaultdict(dict)
   buckets: dict[int, list[bytes]] = collections.defaultdict(list)
   segments: list[Segment] = []
   buffered = written = 0
   for source, document in _read_documents(job.pieces, recipe, counts, invalid):
     parts = heldout.cut(document, job.part_sizes[source], recipe.language)
-    found[source][0] += 1
-    found[source][1] += len(parts)
+    totals[source][0] += 1
+    totals[source][1] += len(parts)
     for k, part in enumerate(parts):
       digest, record, size = _record(part, source, k, len(parts), recipe)
       bucket = choose_shard(digest, recipe)
@@ -102,7 +102,7 @@ def read(job: Job, recipe: Recipe) -> dict:
         tally[0] += size
         tally[1] += 1
       buckets[bucket].append(record)
-      found[source][2] += size
+      totals[source][2] += size
       buffered += len(record)
     if buffered >= _BUFFER:
       segments += _write(job, written, buckets)
@@ -113,7 +113,7 @@ def read(job: Job, recipe: Recipe) -> dict:
     'segments': segments,
     'counts': dict(sorted(counts.items())),
     'invalid': +invalid,
-    'sources': found,
+    'sources': totals,
     'bins': bins,
     'files': [
       # A commit's bytes are known by it; they would be fetched once more.

@@ -45,10 +45,10 @@ def cut(document: Document, most: int, language: str) -> list[Document]:
   return [Document(part, document.are_sentences) for part in parts if part]
 
 
-def leave_gap(found: Sequence, part: int, parts: int) -> Sequence:
+def leave_gap(sentences: Sequence, part: int, parts: int) -> Sequence:
   """Drops sentences at the borders of held-out part `part` of `parts`."""
-  gap = min(_GAP, len(found) // 4)
-  return found[gap * (part > 0) : len(found) - gap * (part < parts - 1)]
+  gap = min(_GAP, len(sentences) // 4)
+  return sentences[gap * (part > 0) : len(sentences) - gap * (part < parts - 1)]
 
 
 def draw(digest: bytes) -> float:

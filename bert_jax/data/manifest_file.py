@@ -43,26 +43,26 @@ def read(directory: str, part: str = 'lengths') -> dict:
   advice = 'name another folder: one that bert_jax.data.prepare has made.'
   kinds = FileNotFoundError, ValueError, TypeError, AttributeError
   with errors.explaining(other, advice, kinds):
-    found = files.load_json(path)
-    expected = found.pop(_CHECKSUM, None)
-  if expected != _compute_checksum(found):
+    manifest = files.load_json(path)
+    expected = manifest.pop(_CHECKSUM, None)
+  if expected != _compute_checksum(manifest):
     raise errors.UserError(
       f'{path} is not as it was written: its checksum '
       f'{"differs" if expected else "is missing"}; restore it from a copy, or '
       'prepare the data again.'
     )
-  if part not in found:
+  if part not in manifest:
     raise errors.UserError(
       f'{path} has no {part!r}: {directory} was made for another task '
       '(pre-training or fine-tuning); name another folder.'
     )
-  if part == 'lengths' and found.get('format') != FORMAT:
+  if part == 'lengths' and manifest.get('format') != FORMAT:
     raise errors.UserError(
       f'{directory} was prepared by another version of bert_jax, whose files '
       'this one cannot read; delete it, and prepare the data again by the same '
       'command.'
     )
-  return found
+  return manifest
 
 
 def write(directory: str, manifest: dict):

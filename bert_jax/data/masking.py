@@ -238,12 +238,12 @@ def _choose_runs(pairs: _Pairs, shape, start, spans: bool) -> np.ndarray:
     active = np.flatnonzero((step < size) & (total < pairs.count))
     if not len(active):
       break
-    found = word[order[first[active] + step]]
-    run = np.minimum(found + ahead, len(sizes) - 1)  # [L, A] words
+    lead = word[order[first[active] + step]]
+    run = np.minimum(lead + ahead, len(sizes) - 1)  # [L, A] words
     grown = np.cumsum(sizes[run], 0) + total[active]
     fits = (grown <= pairs.count[active]) & (span[run] < 0)
-    fits = np.logical_and.accumulate(fits & (ahead < reach[found]))
-    span[run[fits]] = np.broadcast_to(found, fits.shape)[fits]
+    fits = np.logical_and.accumulate(fits & (ahead < reach[lead]))
+    span[run[fits]] = np.broadcast_to(lead, fits.shape)[fits]
     total[active] += (sizes[run] * fits).sum(0)
   cell = np.flatnonzero(pairs.candidate & (span >= 0)[word])
   leader = np.full(len(word), -1)

@@ -160,19 +160,19 @@ def _unique(shard: Shard) -> tuple[list[document_spill.Text], int]:
   A document that is held out of one input is held out of all inputs. The number
   of duplicates, also of held-out documents, is 0 but in a training shard.
   """
-  found: dict[bytes, document_spill.Text] = {}
+  texts: dict[bytes, document_spill.Text] = {}
   held, duplicates = set(), 0
   is_train = shard.split == 'train'
   below = () if is_train else shard.limits
   for text in document_spill.read_texts(shard.segments, below):
     if heldout.draw(text.digest) < shard.limits[text.source]:
       held.add(text.digest)
-    old = found.get(text.digest)
+    old = texts.get(text.digest)
     duplicates += old is not None and text.part == 0 and is_train
     # Of copies in inputs of different weights, keep the copy with most passes.
     if old is None or old < text:
-      found[text.digest] = text
-  kept = [t for t in found.values() if (t.digest in held) != is_train]
+      texts[text.digest] = text
+  kept = [t for t in texts.values() if (t.digest in held) != is_train]
   return sorted(kept, key=lambda t: (t.source, t.digest)), duplicates
 
 
@@ -196,12 +196,12 @@ def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
   unique, duplicates = _unique(shard)
   ids: list[bytes] = []
   sizes, documents, texts = [0], [0], []
-  for text, found in _sentence_ids(unique, words, recipe.language):
+  for text, sentences in _sentence_ids(unique, words, recipe.language):
     if not is_train:
-      found = heldout.leave_gap(found, text.part, text.parts)
-    if found:
-      sizes += map(len, found)
-      ids.append(b''.join(found))
+      sentences = heldout.leave_gap(sentences, text.part, text.parts)
+    if sentences:
+      sizes += map(len, sentences)
+      ids.append(b''.join(sentences))
       documents.append(len(sizes) - 1)
       texts.append(text)
   if len(texts) < MIN_DOCUMENTS:

@@ -225,8 +225,8 @@ def _sum_up(recipe, results: Sequence[dict]) -> tuple[list[dict], dict]:
 
 def _hold_out(recipe, bound: float, results, source: int):
   """Returns the draw below which parts are held out; their bytes and number."""
-  found = [r['sources'].get(str(source), (0, 0, 0)) for r in results]
-  _, parts, size = map(sum, zip(*found, strict=True))
+  totals = [r['sources'].get(str(source), (0, 0, 0)) for r in results]
+  _, parts, size = map(sum, zip(*totals, strict=True))
   bins: dict[int, list[int]] = collections.defaultdict(lambda: [0, 0])
   for result in results:
     for number, tally in result['bins'].get(str(source), {}).items():

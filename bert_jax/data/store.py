@@ -142,8 +142,8 @@ class Reader:
     if self._pack == 1:
       return row, row + 1
     at = self._starts[shard] + 8 * row
-    found = np.frombuffer(self._pairs.read(shard, at, at + 16), '<u8')
-    return found.reshape(-1, 2).astype(int).T
+    bounds = np.frombuffer(self._pairs.read(shard, at, at + 16), '<u8')
+    return bounds.reshape(-1, 2).astype(int).T
 
 
 class _Files:

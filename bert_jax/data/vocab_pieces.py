@@ -37,11 +37,11 @@ Counted = Sequence[tuple[str, int]]  # words and how often each occurs
 
 
 def count_words(
-  found: Iterable[Mapping[str, int] | Iterable[str]],
+  groups: Iterable[Mapping[str, int] | Iterable[str]],
 ) -> collections.Counter:
   """Counts words, or adds up their counts; drops the rarest beyond two million."""
   words: collections.Counter[str] = collections.Counter()
-  for some in found:
+  for some in groups:
     words.update(some)
     least = 1
     while len(words) > _MAX_WORDS:

@@ -34,7 +34,7 @@ def locate(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Located]:
   """Returns the pieces that `Tokenizer.ids` finds in texts, with offsets."""
   find = functools.partial(_locate, tokenizer)
   cached = functools.cache(find)
-  found = []
+  located = []
   for text in texts:
     rows: list[tuple[int, int, int]] = []
     at = 0
@@ -47,8 +47,8 @@ def locate(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Located]:
         rows.append((word, stop, after))
       at = after
     ids, begins, ends = np.array(rows, np.int32).reshape(-1, 3).T
-    found.append(Located(ids.astype(tokenizer.id_type), begins, ends))
-  return found
+    located.append(Located(ids.astype(tokenizer.id_type), begins, ends))
+  return located
 
 
 def _locate(tokenizer, chunk):
@@ -57,7 +57,7 @@ def _locate(tokenizer, chunk):
   how = tokenizer.lowercase, strips
   # How many characters one becomes does not depend on those around it.
   origins = [i for i, c in enumerate(chunk) for _ in _letters(c, *how)]
-  found, at = [], 0
+  pieces, at = [], 0
   for word in basic_tokenizer.split_words(chunk, *how):
     ids = tokenizer.spell(word)
     sizes = [len(word)]
@@ -70,9 +70,9 @@ def _locate(tokenizer, chunk):
       # Marks that were stripped from the last letter belong to it.
       while strips and end < len(chunk) and _is_mark(chunk[end]):
         end += 1
-      found.append((i, min(part), end))
+      pieces.append((i, min(part), end))
       at += size
-  return found
+  return pieces
 
 
 @functools.cache

@@ -103,15 +103,15 @@ class Tokenizer:
     if not self.added:
       return self._pack(texts)
     rows = [list(self._split_around(text)) for text in texts]
-    found = iter(self._pack([part for row in rows for part, _ in row]))
-    return [b''.join(next(found) + word for _, word in row) for row in rows]
+    parts = iter(self._pack([part for row in rows for part, _ in row]))
+    return [b''.join(next(parts) + word for _, word in row) for row in rows]
 
   def find_added(self, text: str) -> list[tuple[int, int, int]]:
     """Returns (begin, end, id) of each word of a text that is kept whole."""
     if not self.added:
       return []
-    found = self.finder.encode(text)
-    places = zip(found.offsets, found.ids, strict=True)
+    encoded = self.finder.encode(text)
+    places = zip(encoded.offsets, encoded.ids, strict=True)
     return [(*place, self.added[i - 1].id) for place, i in places if i]
 
   def _split_around(self, text) -> Iterator[tuple[str, bytes]]:
@@ -137,10 +137,10 @@ class Tokenizer:
     lines.append('')
     ids, counts = self._bytes('\n'.join(lines).encode('latin-1'))
     raw, ends = ids.tobytes(), np.cumsum(counts) * ids.itemsize
-    found = [raw[a:b] for a, b in itertools.pairwise([0, *ends.tolist()])]
+    rows = [raw[a:b] for a, b in itertools.pairwise([0, *ends.tolist()])]
     for k, packed in rest.items():
-      found[k] = packed
-    return found
+      rows[k] = packed
+    return rows
 
   def ids(self, texts: Sequence[str]) -> list[list[int]]:
     """Returns the ids of each text as a list, see `packed`."""
@@ -184,8 +184,8 @@ class Tokenizer:
         continue
       if k and parts[k - 1] == '[MASK]' and _REST.match(part):
         word, _, part = part[2:].partition(' ')
-        found = words(word, self.lowercase, self.strip_accents)
-        rest, *others = found or ['']  # nothing, if marks are stripped
+        whole = words(word, self.lowercase, self.strip_accents)
+        rest, *others = whole or ['']  # nothing, if marks are stripped
         packed = self._words.match(rest, begins=False)
         out += np.frombuffer(packed, self.id_type).tolist()
         part = ' '.join([*others, part])

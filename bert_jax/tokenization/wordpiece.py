@@ -34,8 +34,8 @@ class Letters(dict):
       return spaced
     if _WIDE.search(spaced):
       return None
-    found = spaced.translate(self)
-    return None if '\n' in found else found
+    narrowed = spaced.translate(self)
+    return None if '\n' in narrowed else narrowed
 
   def widen(self, word: bytes) -> str:
     """Undoes `narrow` for a word."""
