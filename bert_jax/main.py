@@ -34,6 +34,7 @@ def run(config: config_dict.ConfigDict, workdir: str):
 
   task = tasks.get(config)
   config_check.check(config)
+  config = claim.pin_sources(config, workdir)
   config = task.take_model(config, workdir)
   config_check.check(config)
   agreement.check_same({**json.loads(to_json(config)), **agreement.hash_code()})

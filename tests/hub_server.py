@@ -116,12 +116,12 @@ def _hash(content: bytes) -> str:
 def _redirect(request, commit, files, path):
   if path not in files:
     return send(request, b'', 404, X_Error_Code='EntryNotFound')
-  # Large files are elsewhere.
+  port = request.server.server_address[1]  # large files are on another host
   send(
     request,
     b'',
     302,
-    Location=f'/cdn/{commit}/{urllib.parse.quote(path)}',
+    Location=f'http://localhost:{port}/cdn/{commit}/{urllib.parse.quote(path)}',
     X_Repo_Commit=commit,
     X_Linked_Size=str(len(files[path])),
     X_Linked_Etag=f'"{_hash(files[path])}"',

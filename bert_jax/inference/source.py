@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from bert_jax import errors
 from bert_jax.interop import google, hugging_face, rename, vocabulary
-from bert_jax.runtime import copies, files
+from bert_jax.runtime import copies, files, hub
 from bert_jax.weight_files import local_files
 from bert_jax.workdir import paths
 
@@ -46,14 +46,13 @@ def detect_kind(path: str) -> str:
 
 
 def _hint_at_hub(path) -> str:
-  owner, _, name = path.rpartition('/')
+  owner = path.rpartition('/')[0]
   if not _HUB_NAME.fullmatch(path) or os.path.isdir(owner):
     return ''
   known = f'google-bert/{path}' if path.startswith('bert-') else path
-  return (
-    ' Models on the Hugging Face hub are not downloaded: run hf download '
-    f'{known} --local-dir {name}, and name that folder.'
-  )
+  if '/' not in known:
+    return ''
+  return f' Did you mean hf:{known}, on the Hugging Face hub?'
 
 
 def read(path: str, step: int | None = None) -> Source:
@@ -62,10 +61,14 @@ def read(path: str, step: int | None = None) -> Source:
   Args:
     path: the directory of a run, which may be training, or RUN@STEP, one of its
       checkpoints; a Hugging Face folder; or a folder with Google's checkpoint,
-      or its prefix. Any of them may be in a bucket.
+      or its prefix. Any of them may be in a bucket. hf:OWNER/NAME[@REVISION] is
+      on the Hugging Face hub.
     step: step of a run's checkpoint; None is the step in `path`, or else the
       newest undamaged one.
   """
+  if path.startswith(hub.MODEL):
+    folder, name = hub.fetch_model(path)
+    return read(folder, step)._replace(origin=name)
   path, named = paths.split_step(path)
   if named is not None and step is not None:
     raise errors.UserError(

@@ -97,12 +97,14 @@ def name_paths(text: str) -> str:
   'train=a.tsv,dev=dev.tsv,novels/*'
   >>> name_paths('tfds:wiki40b/en:train')
   'tfds:wiki40b/en:train'
+  >>> name_paths('hf:me/bert@0a1b,hf://datasets/me/texts/*.parquet')
+  'hf:me/bert@0a1b,hf://datasets/me/texts/*.parquet'
   """
   return ','.join(map(_name_path, text.split(',')))
 
 
 def _name_path(text: str) -> str:
-  if text.startswith('tfds:'):
+  if text.startswith(('tfds:', 'hf:')):  # public names
     return text
   split, path = _NAMED.fullmatch(text).groups('')
   parts = path.rstrip('/').split('/')

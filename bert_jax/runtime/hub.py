@@ -1,7 +1,9 @@
-"""Finds datasets on the Hugging Face hub, by a commit, which never changes."""
+"""Finds datasets and models on the Hugging Face hub, by commits."""
 
 import contextlib
+import errno
 import functools
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -9,13 +11,19 @@ from typing import Any
 
 from bert_jax import errors
 
-DATASET = 'hf://'
+DATASET, MODEL = 'hf://', 'hf:'
 _PAUSES = 1, 2, 5, 10, 20, 40  # seconds
 _COMMIT = re.compile(r'[0-9a-f]{40}')
 _ID = r'(?P<id>[\w.-]+/[\w.-]+)'
 _DATASET = re.compile(
   rf'hf://datasets/{_ID}(?:@(?P<revision>refs/[\w-]+/[\w.-]+|[^/]+))?/(?P<files>.+)'
 )
+_MODEL = re.compile(rf'hf:{_ID}(?:@(?P<revision>\S+))?')
+_FILES = [
+  *('config.json', 'tokenizer*.json', 'special_tokens_map.json', 'vocab.txt'),
+  *('added_tokens.json', 'model*.safetensors', 'model.safetensors.index.json'),
+]
+_OLD_WEIGHTS = ['pytorch_model*.bin', 'pytorch_model.bin.index.json']
 
 
 def pin(given: str) -> str:
@@ -37,7 +45,7 @@ def pin(given: str) -> str:
   import huggingface_hub
 
   name, revision, files = match.group('id', 'revision', 'files')
-  with explaining(f'input {given!r} cannot be found'):
+  with _explaining(f'input {given!r} cannot be found'):
     about = _ask(huggingface_hub.HfApi().dataset_info, name, revision=revision)
   return f'hf://datasets/{name}@{about.sha}/{files}'
 
@@ -73,18 +81,56 @@ def _ask(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
     time.sleep(pause)
 
 
+def fetch_model(given: str) -> tuple[str, str]:
+  """Downloads the files of a BERT, unless the library's cache has them.
+
+  Args:
+    given: hf:OWNER/NAME or hf:OWNER/NAME@REVISION.
+
+  Returns:
+    Their folder in the cache, and the name with the commit in its revision.
+  """
+  match = _MODEL.fullmatch(given)
+  if not match:
+    raise errors.UserError(
+      f'{given!r} is not of the form hf:OWNER/NAME or hf:OWNER/NAME@REVISION; '
+      'name a model of the Hugging Face hub so.'
+    )
+  import huggingface_hub
+
+  name, revision = match.group('id', 'revision')
+  fetch = functools.partial(
+    huggingface_hub.snapshot_download, name, revision=revision
+  )
+  with _explaining(f'{given} cannot be fetched'):
+    folder = _ask(fetch, allow_patterns=_FILES)
+    if not any(x.endswith('.safetensors') for x in os.listdir(folder)):
+      _ask(fetch, allow_patterns=_OLD_WEIGHTS)
+  return folder, f'hf:{name}@{os.path.basename(folder)}'
+
+
+def pin_model(given: str) -> str:
+  """Returns a model's name, with its commit if it is on the hub."""
+  match = _MODEL.fullmatch(given)
+  has_commit = match and _COMMIT.fullmatch(match['revision'] or '')
+  if has_commit or not given.startswith(MODEL):
+    return given
+  return fetch_model(given)[1]
+
+
 @contextlib.contextmanager
-def explaining(what: str) -> Iterator[None]:
+def _explaining(what: str) -> Iterator[None]:
   """Turns errors of the hub's library into one line."""
   import huggingface_hub.errors as theirs
 
+  unknown = theirs.RepositoryNotFoundError, theirs.RevisionNotFoundError
   try:
     yield
-  except (
-    theirs.RepositoryNotFoundError,
-    theirs.RevisionNotFoundError,
-  ) as error:
+  except unknown as error:
     raise errors.UserError(
       f'{what}: {errors.first_line(error)}; check the name and, of one that is '
       'private or gated, accept its terms on its page and log in by: hf auth login'
     ) from error
+  except Exception as error:  # of whichever library it asks by
+    reason = f'{type(error).__name__}, {errors.first_line(error)}'
+    raise OSError(errno.EIO, f'{what}: {reason}') from error

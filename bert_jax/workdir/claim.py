@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 from collections.abc import Callable
 
 import jax
@@ -14,7 +15,7 @@ from bert_jax import errors
 from bert_jax.config import FIELDS, declare_fields, flatten, to_json
 from bert_jax.config.declaration import ANOTHER, SAME_MEANING, SAME_RESULT
 from bert_jax.parallel import distributed
-from bert_jax.runtime import disk, files, lock, storage
+from bert_jax.runtime import disk, files, hub, lock, storage
 from bert_jax.workdir import checkpoint_reader, integrity, paths
 
 
@@ -141,6 +142,25 @@ def restore(
       }
     )
   return saved
+
+
+def pin_sources(
+  config: config_dict.ConfigDict, workdir: str
+) -> config_dict.ConfigDict:
+  """Returns a config with the commits of the hub's models in `init_from`.
+
+  A run that has begun keeps those that it began with.
+  """
+  given = config.init_from
+  if hub.MODEL not in given:
+    return config
+  config = config.copy_and_resolve_references()
+  if is_final(workdir):
+    restore(config, workdir, lambda name: name == 'init_from')
+    if re.sub('@[0-9a-f]{40}', '', config.init_from) == given:
+      return config
+  config.init_from = ','.join(map(hub.pin_model, given.split(',')))
+  return config
 
 
 def find_changes(

@@ -52,17 +52,17 @@ def test_what_is_no_model_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'name, command',
+  'name, there',
   [
-    ('bert-base-x', 'google-bert/bert-base-x --local-dir bert-base-x, and'),
-    ('some/BERT_1.5', 'some/BERT_1.5 --local-dir BERT_1.5, and'),
+    ('bert-base-x', 'google-bert/bert-base-x'),
+    ('some/BERT_1.5', 'some/BERT_1.5'),
   ],
 )
-def test_a_name_on_the_hub_is_said_not_to_be_downloaded(
-  name, command, tmp_path, monkeypatch
+def test_a_name_that_may_be_on_the_hub_is_proposed(
+  name, there, tmp_path, monkeypatch
 ):
   monkeypatch.chdir(tmp_path)
-  with pytest.raises(errors.UserError, match=f'run hf download {command}'):
+  with pytest.raises(errors.UserError, match=f'Did you mean hf:{there}, on'):
     source.detect_kind(name)
   (tmp_path / 'runs').mkdir()
   for path in ('runs/mine', './mine', 'a/b/c', str(tmp_path / 'mine')):

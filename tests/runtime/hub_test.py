@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 from bert_jax.data import manifest_file
 from bert_jax.tokenization import tokenizer
-from tests import hub_server
+from tests import hub_server, models
 
 _READ = """
 import collections, sys
@@ -145,3 +145,28 @@ def test_prepared_data_name_their_commit_and_need_no_network(read):
   hub.asked.clear()
   again = run('', *command)
   assert (again.returncode, hub.asked) == (0, [])
+
+
+def test_a_model_by_name_is_read_as_its_folder_and_offline_from_the_cache(read):
+  hub, folder, run = read
+  path = folder / 'model'
+  models.export_to(path)
+  files = {x.name: x.read_bytes() for x in path.iterdir()}
+  commit = hub.commit('models/we/tiny', {**files, 'flax_model.msgpack': b'no'})
+
+  def fill(model, **more):
+    command = '-m', 'bert_jax.fill_mask', f'--model={model}', 'the [MASK] e'
+    return run('', *command, **more)
+
+  here, there = fill(path), fill('hf:we/tiny')
+  assert there.stdout == here.stdout and 'the [MASK] e' in here.stdout
+  assert not [x for x in hub.asked if 'flax' in x or 'README' in x]
+  again = fill(f'hf:we/tiny@{commit}', HF_HUB_OFFLINE='1')
+  assert again.stdout == here.stdout
+  wrong = fill('hf:we/none')
+  assert 'hf:we/none cannot be fetched: ' in wrong.stderr.splitlines()[-1]
+  assert wrong.returncode == 1
+  wrong = fill('we/tiny')
+  assert wrong.stderr.endswith(
+    'Did you mean hf:we/tiny, on the Hugging Face hub?\n'
+  )

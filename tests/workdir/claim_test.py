@@ -6,8 +6,8 @@ import os
 import pytest
 
 from bert_jax import config, errors
-from bert_jax.runtime import files
-from bert_jax.workdir.claim import adopt, claim, find_changes
+from bert_jax.runtime import files, hub
+from bert_jax.workdir.claim import adopt, claim, find_changes, pin_sources
 
 
 def train(path, arguments='', trains=True):
@@ -135,3 +135,26 @@ def test_a_bucket_belongs_to_the_config_that_saved_in_it(remote):
   with pytest.raises(errors.UserError, match='seed was 3, is 0'):
     claim_remote()
   claim_remote('seed=3,keep=9')
+
+
+def test_a_run_keeps_the_commits_of_models_that_it_began_with(
+  tmp_path, monkeypatch
+):
+  commits = iter('abc')
+  monkeypatch.setattr(
+    hub, 'fetch_model', lambda x: ('', f'{x}@{next(commits) * 40}')
+  )
+  c = config.pretraining('tiny')
+  c.init_from = 'hf:we/tiny,runs/x'
+  c = pin_sources(c, str(tmp_path))
+  assert c.init_from == f'hf:we/tiny@{"a" * 40},runs/x'
+  (tmp_path / 'checkpoints').mkdir()
+  adopt(str(tmp_path), c)
+  for given, then in (
+    ('hf:we/tiny,runs/x', c.init_from),
+    (c.init_from, c.init_from),
+    ('hf:we/other', f'hf:we/other@{"b" * 40}'),
+  ):
+    again = config.pretraining('tiny')
+    again.init_from = given
+    assert pin_sources(again, str(tmp_path)).init_from == then
