@@ -32,32 +32,17 @@ _ACTIVATIONS = ('gelu', 'gelu_tanh')
 
 
 def _define_flags():
-  flags.DEFINE_string(
-    'from', None, "A run, or a folder of Hugging Face's or Google's."
-  )
-  flags.DEFINE_string(
-    'to', None, 'Folder to write; an existing export is replaced.'
-  )
-  flags.DEFINE_enum(
-    'format', 'hf', ['hf'], 'What to write: hf, for Hugging Face transformers.'
-  )
-  flags.DEFINE_integer(
-    'step', None, 'Step of the checkpoint; by default the newest undamaged.'
-  )
-  flags.DEFINE_enum(
-    'model',
-    None,
-    list(_MODELS),
-    'Heads to write: pretraining (both heads), mlm or encoder (none); by '
-    'default all that the source has.',
-  )
-  flags.DEFINE_enum(
-    'activation',
-    None,
-    _ACTIVATIONS,
+  flags.DEFINE_string('from', None, "A run, or another model's folder.")
+  flags.DEFINE_string('to', None, 'Folder to write; an export is replaced.')
+  flags.DEFINE_enum('format', 'hf', ['hf'], 'Hugging Face transformers.')
+  flags.DEFINE_integer('step', None, 'Of the checkpoint; default: the newest.')
+  meaning = 'Heads to write: both, mlm or none; default: all that there are.'
+  flags.DEFINE_enum('model', None, [*_MODELS], meaning)
+  meaning = (
     'The form of GELU that the weights are to be used with, by erf or by tanh; '
-    "none is the source's. Weights do not change, outputs change a little.",
+    "none is the source's. Weights do not change, outputs change a little."
   )
+  flags.DEFINE_enum('activation', None, _ACTIVATIONS, meaning)
   flags.mark_flags_as_required(['from', 'to'])
 
 

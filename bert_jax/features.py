@@ -69,19 +69,14 @@ def split_lines(lines: Iterable[str], path: str) -> list[tuple[str, ...]]:
 
 
 def _define_flags():
-  flags.DEFINE_string(
-    'model', None, 'A run, its export or another trained model.'
-  )
+  flags.DEFINE_string('model', None, 'A run, its export or another model.')
   flags.DEFINE_string('input', None, 'File with a sentence or pair per line.')
   flags.DEFINE_string('output', None, 'The .npz to write.')
-  flags.DEFINE_enum(
-    'layers', 'last', [*hidden_states.LAYERS], 'Layers to write, see above.'
-  )
+  layers = [*hidden_states.LAYERS]
+  flags.DEFINE_enum('layers', 'last', layers, 'Layers to write, see above.')
   flags.DEFINE_boolean('attention', False, 'Write attention maps too.')
   flags.DEFINE_integer('batch_size', 32, 'Sentences per batch.', 1)
-  flags.DEFINE_string(
-    'attention_plot', None, 'A .png to draw the attention of one sentence in.'
-  )
+  flags.DEFINE_string('attention_plot', None, 'The .png of one sentence.')
   flags.DEFINE_integer('layer', -1, 'Layer to draw, from 0; -1 is the last.')
   flags.DEFINE_integer('head', None, 'Head to draw, from 0; by default all.')
   flags.mark_flag_as_required('model')

@@ -35,9 +35,7 @@ def describe(sentence: str, guesses: Sequence[list[tuple[str, float]]]) -> str:
 
 
 def _define_flags():
-  flags.DEFINE_string(
-    'model', None, 'A run, its export or another trained model.'
-  )
+  flags.DEFINE_string('model', None, 'A run, its export or another model.')
   flags.DEFINE_integer('top', 5, 'How many words to show for each [MASK].', 1)
   flags.mark_flag_as_required('model')
 

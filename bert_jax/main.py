@@ -125,21 +125,11 @@ if __name__ == '__main__':
   config_flags.DEFINE_config_file(
     'config', None, 'The experiment, e.g. configs/tiny.py or tiny.py:smoke.'
   )
-  flags.DEFINE_string(
-    'workdir',
-    None,
-    'Directory of the run, local or gs://: data, checkpoints, log, export.',
-  )
-  flags.DEFINE_string(
-    'coordinator',
-    None,
-    'HOST:PORT of process 0, if hosts do not find one another by themselves.',
-  )
-  flags.DEFINE_integer(
-    'num_processes',
-    None,
-    'Processes of the run; 1 does not look for other hosts of a TPU.',
-  )
+  flags.DEFINE_string('workdir', None, 'Directory of the run, local or gs://.')
+  meaning = 'HOST:PORT of process 0, if hosts do not find one another.'
+  flags.DEFINE_string('coordinator', None, meaning)
+  meaning = 'Processes of the run; 1 looks for no other hosts of a TPU.'
+  flags.DEFINE_integer('num_processes', None, meaning)
   flags.DEFINE_integer('process_id', None, 'Number of this process, from 0.')
   flags.mark_flags_as_required(['config', 'workdir'])
   cli.run(main, fields=get_meanings())

@@ -30,27 +30,14 @@ def _define_flags():
   flags.DEFINE_string('model', None, 'A fine-tuned run or an exported model.')
   flags.DEFINE_string('input', None, 'File with the texts, words or questions.')
   flags.DEFINE_string('output', None, 'File to write; replaced if it exists.')
-  flags.DEFINE_string(
-    'text', None, "Column of the text; by default the training data's."
-  )
-  flags.DEFINE_string(
-    'pair',
-    None,
-    "Column of the second text of a pair; by default the training data's.",
-  )
-  flags.DEFINE_string(
-    'choices',
-    None,
-    "Column of the choices, as data.choices; by default the training data's.",
-  )
-  flags.DEFINE_string(
-    'label',
-    '',
-    'Column of the right labels, to score by; of tags, its number, such as -1.',
-  )
-  flags.DEFINE_list(
-    'keep', [], 'Columns of a table to copy into the output, or all.'
-  )
+  usual = "by default the training data's."
+  flags.DEFINE_string('text', None, f'Column of the text; {usual}')
+  flags.DEFINE_string('pair', None, f'Column of the second text; {usual}')
+  flags.DEFINE_string('choices', None, f'As data.choices; {usual}')
+  meaning = 'Column of the right labels, to score by; of tags, its number.'
+  flags.DEFINE_string('label', '', meaning)
+  meaning = 'Columns of a table to copy into the output, or all.'
+  flags.DEFINE_list('keep', [], meaning)
   flags.DEFINE_integer('batch_size', 32, 'Rows per batch.', lower_bound=1)
   flags.mark_flags_as_required(['model', 'input', 'output'])
 

@@ -82,15 +82,13 @@ def _read_table(name, c, file):
 
 def _define_flags():
   flags.DEFINE_string('table', None, '5, 6, 7, 8 or figure5 of the paper.')
-  config_flags.DEFINE_config_file(
-    'config', None, 'The budget, e.g. configs/budget.py:cpu_hour.'
-  )
+  meaning = 'The budget, e.g. configs/budget.py:cpu_hour.'
+  config_flags.DEFINE_config_file('config', None, meaning)
   flags.DEFINE_string('workdir', None, 'Directory of the runs and the page.')
   flags.DEFINE_string('data', None, 'Folder of the evaluation sets.')
   flags.DEFINE_bool('dry_run', False, 'Only print the plan and its cost.')
-  flags.DEFINE_float(
-    'gflops', 0.0, "GFLOP/s, for the hours left; 0 is the finished runs' speed."
-  )
+  meaning = "GFLOP/s, for the hours left; 0 is the finished runs' speed."
+  flags.DEFINE_float('gflops', 0.0, meaning)
   flags.mark_flags_as_required(['table', 'config', 'workdir', 'data'])
 
 

@@ -78,18 +78,13 @@ def _submit(directory, glue, config):
 
 
 def _define_flags():
-  config_flags.DEFINE_config_file(
-    'config', None, 'The experiment, e.g. configs/glue.py:rte.'
+  meaning = 'The experiment, e.g. configs/glue.py:rte.'
+  config_flags.DEFINE_config_file('config', None, meaning)
+  meaning = (
+    "FIELD=VALUE[,VALUE] ..., e.g. 'learning_rate=2e-5,3e-5 seed=0,1,2'."
   )
-  flags.DEFINE_string(
-    'grid',
-    None,
-    'FIELD=VALUE[,VALUE] for each field, separated by spaces, e.g. '
-    "'learning_rate=2e-5,3e-5 seed=0,1,2'.",
-  )
-  flags.DEFINE_string(
-    'workdir', None, 'Directory of the sweep, local or gs://.'
-  )
+  flags.DEFINE_string('grid', None, meaning)
+  flags.DEFINE_string('workdir', None, 'Directory of the sweep, or gs://.')
   flags.mark_flags_as_required(['config', 'grid', 'workdir'])
 
 

@@ -1,17 +1,10 @@
 """The tasks by name, the values of `config.task`.
 
-CONTRIBUTING.md says how to add a task of fine-tuning: a class in a file of
-`finetuning/`, and a row in `SUPERVISED` below. Any other task needs
-
-1. a package beside `finetuning/`, with a line in the layers of setup.cfg,
-2. a `train.task.Objective` (what is learnt: initial parameters, metrics as sums
-   and counts, which of them are losses; no data) and a `train.task.Task` (its
-   batches, and the use of predictions for held-out rows),
-3. a `Definition` in `TASKS` below,
-4. its fields in `config/fields.py`.
-
-Batches are dicts of arrays [B, ...] with at least `input_mask` [B, ...], by
-which tokens are counted. Nothing in `train/` names a task or a metric.
+CONTRIBUTING.md says how to add a task of fine-tuning. Any other needs a package
+beside `finetuning/`, with a line in the layers of setup.cfg; a
+`train.task.Objective` and a `train.task.Task`; a `Definition` below; and its fields
+in `config/fields.py`. Batches are dicts of arrays [B, ...] with at least `input_mask`,
+by which tokens are counted. Nothing in `train/` names a task or a metric.
 """
 
 import dataclasses
@@ -41,35 +34,26 @@ from bert_jax.train import task
 
 @dataclasses.dataclass(frozen=True)
 class Definition:
-  """The functions of a task that `bert_jax.main` calls, in this order.
+  """The functions of a task that `bert_jax.main` calls, in this order."""
 
-  Attributes:
-    take_model: (config, workdir) -> config, with the fields that follow from
-      the model it starts from, such as its sizes. Raises errors.UserError if the
-      model does not suit the run. A resumed run must get the same values, even
-      if that model is gone.
-    check_input: (config); raises errors.UserError if data cannot be made from
-      the files that a config names. Writes nothing; `prepare` does the same.
-    prepare: (config, workdir); makes the data. Called by one process.
-    open: (config, workdir) -> the data, or their directory; checks them.
-    complete: (config, data, workdir) -> config, with the fields that follow
-      from the data, such as the number of steps. The result is what is printed,
-      compared among hosts and saved.
-    make_task: (config, data) -> Task.
-    finish: (config, data, workdir, parameters, predictions, step), see
-      `train.fit`; exports the trained model and prints a summary. Called by one
-      process.
-    make_objective: (config) -> Objective, of the task; needs no data.
-  """
-
+  # (config, workdir) -> config, with the fields that follow from the model that it
+  # starts from; a resumed run must get the same values if that model is gone.
   take_model: Callable[[Any, str], Any]
+  # (config), where nothing may be written, unlike in `prepare`, which one process
+  # calls: errors.UserError if data cannot be made from the files.
   check_input: Callable[[Any], None]
   prepare: Callable[[Any, str], None]
-  open: Callable[[Any, str], Any]
+  open: Callable[
+    [Any, str], Any
+  ]  # (config, workdir) -> data, or their directory
+  # (config, data, workdir) -> config, with what follows from the data; it is printed,
+  # compared among hosts and saved.
   complete: Callable[[Any, Any, str], Any]
-  make_task: Callable[[Any, Any], task.Task]
+  make_task: Callable[[Any, Any], task.Task]  # (config, data)
+  # (config, data, workdir, parameters, predictions, step), see `train.fit`; in one
+  # process.
   finish: Callable[[Any, Any, str, Any, dict, int], None]
-  make_objective: Callable[[Any], task.Objective]
+  make_objective: Callable[[Any], task.Objective]  # (config), without data
 
 
 def _prepare_pretraining(config, workdir: str):

@@ -189,7 +189,7 @@ def small_config(text, arguments=''):
 def test_what_cannot_work_is_said_before_the_config(tmp_path, capsys):
   (tmp_path / 'file').touch()
   c = small_config(str(tmp_path / 'nowhere.txt'))
-  for name, problem in (('file', 'is a file'), ('run', 'nowhere.txt')):
+  for name, problem in (('file', 'File exists'), ('run', 'nowhere.txt')):
     with pytest.raises(errors.UserError, match=problem):
       main.run(c, str(tmp_path / name))
   assert 'vocab_size' not in capsys.readouterr().out

@@ -59,7 +59,7 @@ def parse(text: str, config: config_dict.ConfigDict, file: str) -> list[Run]:
         f'--grid={text}: {item!r} is not FIELD=VALUE[,VALUE], such as '
         'learning_rate=2e-5,3e-5.'
       )
-    for value in _list_values(name, values, config):
+    for value in _list_values(name, values, config.data.input):
       new = config.copy_and_resolve_references()
       path = set_field(new, name, value)
       axes.setdefault(path, []).append(flatten(new)[path])
@@ -77,15 +77,15 @@ def parse(text: str, config: config_dict.ConfigDict, file: str) -> list[Run]:
   return list(runs.values())
 
 
-def _list_values(name, values, config) -> list[str]:
+def _list_values(name, values, folder) -> list[str]:
   """Returns the values of a field; glue=all are all tasks with files."""
   if (name.rpartition('.')[2], values) != (GLUE, 'all'):
     return values.split(',')
-  tasks = splits.list_glue(config.data.input)
+  tasks = splits.list_glue(folder)
   if not tasks:
     raise errors.UserError(
-      f'data.input={config.data.input} has no task of GLUE; name the folder that '
-      'its download script writes, with CoLA, MRPC and so on.'
+      f'data.input={folder} has no task of GLUE; name the folder that its '
+      'download script writes, with CoLA, MRPC and so on.'
     )
   return [task for task in tasks if task != leaderboard.LEFT_OUT]
 

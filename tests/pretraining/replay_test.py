@@ -136,7 +136,7 @@ def test_the_weights_are_the_newest_that_have_not_seen_the_step(
   [title, *_] = replay.describe(made, number)
   assert f'with the weights of step {used}:' in title
   for wrong, words in (
-    (2, 'no checkpoint of step 1 or bef'),
+    (2, 'checkpoint of step 1 or bef'),
     (41, 's 1 to 40'),
   ):
     with pytest.raises(errors.UserError, match=words):
