@@ -601,8 +601,8 @@ def refuse_for_good(base, folder):
   del folder
   said = []
   for status, only, code, word in (
-    (403, '', 1, 'HTTP 403'),
-    (412, '', 1, '412'),
+    (403, '', 70, 'HTTP 403'),
+    (412, '', 70, 'FileExistsError'),
     # Not the arrays, for which TensorStore tries for many minutes.
     (429, 'metrics.jsonl', 70, '429'),
     (503, 'metrics.jsonl', 70, '503'),

@@ -9,7 +9,6 @@ import jax
 from ml_collections import config_dict
 
 import bert_jax
-from bert_jax import errors
 from bert_jax.config import flatten, model_config
 from bert_jax.finetuning import completion, leaderboard, supervised, training
 from bert_jax.finetuning.readers import splits
@@ -76,8 +75,7 @@ def finish(
   run = Run(this, config, workdir, data, params, predicted, settings, step)
   results = score(run)
   path = paths.results(workdir)
-  with errors.explaining(f'cannot write {path}'):
-    files.write_json(path, results)
+  files.write_json(path, results)
 
   def fill(new):
     for name, x in predicted.items():

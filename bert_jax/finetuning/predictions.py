@@ -98,8 +98,7 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
     scored = this.compare(names, head.labels, split, predicted, split)
     problem = scored['problem'] = this.find_problem(scored, predicted)
     path = f'{os.path.splitext(job.output)[0]}.scores.json'
-    with errors.explaining(f'cannot write {path}'):
-      files.write_json(path, scored)
+    files.write_json(path, scored)
     lines = this.describe_scores({os.path.basename(job.given): scored})
     lines += [f'WARNING: {problem}.'] if problem else []
     print('\n'.join([*lines, f'  {path}: the scores']))

@@ -21,8 +21,6 @@ _SINGLE = {1: (1, 1), 8: (2, 4)}  # v5e and v6e, on one host
 
 @dataclasses.dataclass(frozen=True)
 class _Family:
-  """How slices of a chip are named and built."""
-
   cloud: str  # first part of cloud accelerator types
   dimensions: int  # of the grid of chips
   cores: int  # per chip, as counted in accelerator types

@@ -77,7 +77,6 @@ def _connect(coordinator, num_processes, process_id):
 
 
 def _train_alone():
-  """Prints that there are no other hosts, after asking the chips."""
   three = '--coordinator, --num_processes and --process_id (docs/hosts.md)'
   if jax.process_count() > 1:
     raise errors.UserError(
@@ -92,7 +91,6 @@ def _train_alone():
 
 
 def _has_tpu() -> bool:
-  """Returns whether jax finds TPU chips, without starting its backend."""
   try:
     from jax._src import cloud_tpu_init  # there is no public API
 
@@ -103,7 +101,6 @@ def _has_tpu() -> bool:
 
 
 def _knows_no_hosts(error: Exception) -> bool:
-  """Returns whether metadata server and environment both list no hosts."""
   if 'MEGASCALE_COORDINATOR_ADDRESS' in os.environ:
     return False
   if any(',' in os.environ.get(name, '') for name in _LISTS):

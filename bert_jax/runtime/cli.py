@@ -118,14 +118,11 @@ def _parse_flags(argv, fields: Mapping[str, str]):
     if config:
       print(field_help.describe_fields(config, fields))
     sys.exit(0)
-  except flags.UnrecognizedFlagError as error:
-    full = field_help.find_full_names(error.flagname, fields)
-    message = _gist(error)
-    if full:
-      message += f'; did you mean {_join_flags(full)}?'
-    raise errors.UserError(f'{message} See --help.') from error
   except (flags.Error, errors.UserError) as error:
-    raise errors.UserError(f'{_gist(error)} See --help.') from error
+    name = getattr(error, 'flagname', '')  # of one that there is not
+    full = _join_flags(field_help.find_full_names(name, fields))
+    more = full and f'; did you mean {full}?'
+    raise errors.UserError(f'{_gist(error)}{more} See --help.') from error
   except Exception as error:
     if getattr(error, 'name', '') == 'get_config':
       raise errors.UserError(
@@ -179,7 +176,6 @@ def _drop_overridden(given: Sequence[str]) -> list[str]:
 
 
 def _describe_unknown(error: BaseException, fields: Collection[str]) -> str:
-  """Says which name of a flag is no field of the config, and what may be."""
   text = _gist(error)
   name = re.sub(r'\W*(\w*).*', r'\1', text)
   advice = '--help beside --config lists them.'

@@ -16,7 +16,10 @@ def use():
   if jax.config.jax_compilation_cache_dir:
     return
   try:
-    folder = _make_folder()
+    folder = storage.get_cache_folder('xla')
+    os.makedirs(folder, exist_ok=True)
+    if not os.access(folder, os.W_OK | os.X_OK):
+      raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
   except (OSError, errors.UserError) as error:
     print(
       f'compiled programs are not kept: {error}', file=sys.stderr, flush=True
@@ -24,13 +27,3 @@ def use():
     return
   jax.config.update('jax_compilation_cache_dir', folder)
   compilation_cache.reset_cache()
-
-
-def _make_folder() -> str:
-  folder = storage.get_cache_folder('xla')
-  advice = 'set XDG_CACHE_HOME to a folder that can be written.'
-  with errors.explaining(f'cannot write to {folder}', advice):
-    os.makedirs(folder, exist_ok=True)
-    if not os.access(folder, os.W_OK | os.X_OK):
-      raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
-  return folder

@@ -1,6 +1,7 @@
 """Makes local copies of files in a bucket."""
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
@@ -42,12 +43,13 @@ def local_copy(path: str, names: Sequence[str] | None = None):
 
 
 def check_room(size: int, folder: str):
-  """Raises errors.UserError unless that many bytes fit into a local folder."""
+  """Raises OSError unless that many bytes fit into a local folder."""
   free = shutil.disk_usage(folder).free
   if free < size:
-    raise errors.UserError(
+    raise OSError(
+      errno.ENOSPC,
       f'a copy needs {size / 1e9:.2f} GB, and {folder} has {free / 1e9:.2f} GB '
-      'free; make room, or name a larger disk by TMPDIR or XDG_CACHE_HOME.'
+      'free; make room, or name a larger disk by TMPDIR or XDG_CACHE_HOME',
     )
 
 

@@ -32,7 +32,6 @@ def find_full_names(name: str, fields: Collection[str]) -> list[str]:
 
 
 def _format_value(value: Any) -> str:
-  """Returns a value as a flag takes it."""
   if isinstance(value, str):
     return repr(value) if value else "''"
   return repr(value).replace(' ', '')

@@ -98,10 +98,6 @@ def _resolve(path: str) -> str:
 def _check_replaceable(directory, allowed):
   if not storage.exists(directory):
     return
-  if not storage.is_folder(directory):
-    raise errors.UserError(
-      f'{directory} is a file; name a folder that does not exist yet.'
-    )
   other = [
     name
     for name in storage.list_names(directory)

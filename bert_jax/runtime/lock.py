@@ -46,10 +46,8 @@ def exclusive(path: str, wait: bool = False, patient: bool = True):
     with _claim(path, patient):
       yield
     return
-  with errors.explaining(f'cannot write {path}', 'use another directory.'):
-    os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
-    opened = open(path, 'a', opener=disk.open_own)
-  with opened as file:
+  os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
+  with open(path, 'a', opener=disk.open_own) as file:
     try:
       fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
@@ -141,7 +139,6 @@ def _wait_until_free(path: str, claim: str, patient: bool):
 
 
 def _find_time(path: str) -> float:
-  """Returns what time it is by the bucket's clock."""
   probe = f'{path}/now.{uuid.uuid4()}'
   storage.create(probe, b'')
   now = storage.get_time(probe)
@@ -168,7 +165,6 @@ def _identify_machine() -> str:
 
 
 def _is_dead(raw: bytes) -> bool:
-  """Returns whether a holder was a process of this machine that is gone."""
   _, machine, process, *_ = [*raw.decode(errors='replace').split('\n'), '', '']
   is_here = machine == _identify_machine() != ''
   return is_here and not os.path.exists(f'/proc/{process}')

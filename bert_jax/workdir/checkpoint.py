@@ -112,7 +112,6 @@ class Checkpoints:
     return combined
 
   def _wait(self):
-    """Waits for the last save; raises OSError if it failed."""
     try:
       self._manager.wait_until_finished()
     except Exception as error:
@@ -133,7 +132,10 @@ class Checkpoints:
       _remove_unfinished(self._directory)  # the disk may be full
     # Each layer adds its message to the text; the innermost cause is last.
     text = str(error).strip().rpartition(': ')[2] or type(error).__name__
-    cause = getattr(errors.find_cause(error), 'strerror', None) or text
+    cause = error
+    while cause is not None and not getattr(cause, 'strerror', None):
+      cause = cause.__cause__
+    cause = cause.strerror if cause else text
     stands = 'none was saved before' if step is None else f'step {step} is kept'
     return OSError(
       f'cannot save a checkpoint in {self._directory}: {cause} ({stands}). '
@@ -180,14 +182,7 @@ class Checkpoints:
   def restore_best(self, template: Any):
     """Restores the checkpoint of the best evaluation; returns its state."""
     self._wait()
-    step, _ = self.best
-    try:
-      return self._restore_all(step, template)[0]
-    except integrity.Damaged as error:
-      raise errors.UserError(
-        f'{self._path(step)}, the checkpoint of the best evaluation, is damaged '
-        f'({error}). Restore it from a copy, or train again in another --workdir.'
-      ) from error
+    return self._restore_all(self.best[0], template)[0]
 
   def _restore_all(self, step, template):
     """Restores a step on all processes, or on none.

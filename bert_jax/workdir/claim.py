@@ -195,7 +195,6 @@ def _compare(workdir, config) -> dict:
 
 
 def _announce(workdir, found):
-  """Prints changed fields; raises errors.UserError if one may not change."""
   described = {kind: describe_changes(x) for kind, x in found.items() if x}
   if ANOTHER in described:
     more = ''
@@ -227,10 +226,8 @@ def check_shared(workdir: str):
   token, path = os.urandom(8), os.path.join(workdir, '.shared')
 
   def write():
-    advice = 'make it writable, or give another --workdir.'
-    with errors.explaining(f'cannot write to {workdir}', advice):
-      storage.make_folder(workdir)
-      storage.write(path, token)
+    storage.make_folder(workdir)
+    storage.write(path, token)
 
   def look():
     found = b''

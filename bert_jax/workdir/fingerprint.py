@@ -36,7 +36,6 @@ def _hash(bits, index):
 
 
 def _leaf_on_host(x) -> int:
-  """Returns `_leaf` of a numpy array, without a program to compile."""
   x = np.ascontiguousarray(x, jax.dtypes.canonicalize_dtype(x.dtype)).ravel()
   bits, total = x.view(_UNSIGNED[x.itemsize]), 0
   for start in range(0, bits.size, _BLOCK):

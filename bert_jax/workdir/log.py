@@ -192,7 +192,6 @@ def count_seconds(
 
 
 def _drop_rows_after(path: str, step: int) -> dict:
-  """Drops the rows that will be logged again; returns the last evaluation."""
   if not os.path.exists(path):
     return {}
   kept = [

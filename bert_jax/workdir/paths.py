@@ -18,7 +18,6 @@ def split_step(name: str) -> tuple[str, int | None]:
 
 
 def _named(name: str) -> Callable[[str], str]:
-  """Returns a function from a working directory to the path of a file in it."""
   return lambda workdir: os.path.join(workdir, name)
 
 

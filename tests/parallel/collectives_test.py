@@ -51,13 +51,13 @@ def few(monkeypatch):
   monkeypatch.setattr(collectives, '_ONE_STAGE', 1)
 
 
-@pytest.mark.parametrize('slices', [0, 1, 2, 4])
+@pytest.mark.parametrize('slices', [0, 2, 4])
 @pytest.mark.parametrize('shape, axis', [((8,), 0), ((2, 8, 3), 1)])
 def test_each_device_gets_its_part_of_the_sum(few, shape, axis, slices):
   check_scatter(4, slices, shape, axis)
 
 
-@pytest.mark.parametrize('slices', [0, 1, 2, 4])
+@pytest.mark.parametrize('slices', [0, 2, 4])
 @pytest.mark.parametrize('shape, axis', [((8,), 0), ((2, 8, 3, 5), 1)])
 def test_parts_come_together_in_order(few, shape, axis, slices):
   check_gather(4, slices, shape, axis)

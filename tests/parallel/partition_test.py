@@ -145,8 +145,7 @@ def test_small_arrays_are_whole_on_every_device(monkeypatch):
   assert whole * 12 < 4.5e6  # bytes, with both moments
 
 
-@pytest.mark.parametrize('data, model', [(16, 1), (8, 2), (2, 4)])
-def test_a_base_model_in_shares(data, model):
+def test_a_base_model_in_shares(data=8, model=2):
   c = config.pretraining('base')
   module = pretrain.make_module(c)
   make = functools.partial(parameters.init, module)
@@ -175,7 +174,7 @@ def test_a_checkpoint_of_large_has_tens_of_thousands_of_chunks_at_most():
   _, shapes, _ = programs.plan_initial_state(
     c.optimizer, pretrain.make_objective(c), mesh
   )
-  for count in (64, 96, 256, 4096):
+  for count in (96, 4096):
     devices = np.array([Device(k) for k in range(count)])
     many = Mesh(devices[:, None], ('data', 'model'))
     writers = device_mesh.group_writers(many)

@@ -46,7 +46,7 @@ def test_a_copy_must_fit(tmp_path, monkeypatch):
     'shutil.disk_usage', lambda path: type('Usage', (), {'free': 4})
   )
   copies.check_room(4, str(tmp_path))
-  with pytest.raises(errors.UserError, match='TMPDIR'):
+  with pytest.raises(OSError, match='TMPDIR'):
     copies.check_room(5, str(tmp_path))
 
 

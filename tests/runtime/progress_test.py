@@ -33,12 +33,6 @@ def test_lines_come_ever_more_rarely(monkeypatch):
   assert shown[-1] - shown[-2] == 600 and len(shown) < 12
 
 
-def test_an_unknown_total_shows_the_rate():
-  with progress.Progress(None, 'documents', 'reading') as bar:
-    bar.update(7)
-    assert bar.describe().startswith('7 documents, ')
-
-
 class Terminal(io.StringIO):
   def isatty(self):
     return True

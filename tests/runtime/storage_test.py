@@ -71,12 +71,6 @@ def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(
   assert os.readlink(tmp_path / '.x.12.new') == str(kept)
 
 
-def test_a_temporary_file_has_the_rights_of_any_new_file(tmp_path):
-  (tmp_path / 'y').touch()
-  storage.write(str(tmp_path / 'x'), b'')
-  assert (tmp_path / 'x').stat().st_mode == (tmp_path / 'y').stat().st_mode
-
-
 def test_a_file_is_flushed_before_it_has_its_name_and_its_folder_then(
   tmp_path, monkeypatch
 ):
@@ -210,15 +204,6 @@ def test_names_are_no_patterns(folder):
   expected = sorted((*others, 'bad*/5/?', 'bad*/5/mark'))
   assert [os.path.relpath(x, folder) for x in found] == expected
   assert storage.read(os.path.join(folder, 'bad*/5/?')) == b'run*/5/?'
-
-
-def test_a_deletion_takes_the_marker_of_a_folder(remote):
-  # As the console of Google Cloud makes them.
-  filesystem, name = bucket.connect(f'{remote}/a/deep/')
-  filesystem.pipe_file(name, b'')
-  assert storage.is_folder(f'{remote}/a/deep')
-  storage.delete(f'{remote}/a/deep')
-  assert not storage.exists(f'{remote}/a')
 
 
 def test_a_body_that_fails_leaves_the_old_file(folder):

@@ -17,7 +17,7 @@ from bert_jax.pretraining import pretrain
 from bert_jax.runtime import hang
 from bert_jax.train.fit import fit
 from bert_jax.train.task import HELD_OUT
-from bert_jax.workdir import checkpoint, checkpoint_reader
+from bert_jax.workdir import checkpoint, checkpoint_reader, integrity
 from tests import training
 
 
@@ -312,5 +312,5 @@ def test_the_best_evaluation_is_the_result_whatever_happens(tmp_path):
     assert params['mlm']['bias'][3] == np.float32(numbers[4])
     assert checkpoint_reader.list_steps(str(folder)) == [4, 6]
   shutil.rmtree(folder / '4' / 'state' / 'd')
-  with pytest.raises(errors.UserError, match='of the best evaluation, is dam'):
+  with pytest.raises(integrity.Damaged):
     run('killed', numbers[4])

@@ -56,11 +56,11 @@ def test_the_others_hear_of_a_directory_that_cannot_be_made(
 ):
   (tmp_path / 'file').touch()
   directory = str(tmp_path / 'file' / 'run')
-  said = f'on host 0: cannot write to {directory}: Not a directory; make'
-  with pytest.raises(errors.UserError, match=said):
+  said = f'on host 0: .*Not a directory: .{directory}'
+  with pytest.raises(OSError, match=said):
     claim.check_shared(directory)
   request.getfixturevalue('second')
-  with pytest.raises(errors.UserError, match=said):
+  with pytest.raises(OSError, match=said):
     claim.check_shared(directory)
 
 

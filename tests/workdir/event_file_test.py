@@ -6,9 +6,7 @@ from tests import environment, processes
 
 _CODE = """
 import sys
-from bert_jax import main, predict, tasks
-from bert_jax.report import __main__
-from bert_jax.train import fit
+from bert_jax import predict
 from bert_jax.workdir import log
 
 with log.Log(sys.argv[1], 0) as rows:

@@ -120,9 +120,3 @@ def test_a_damaged_file_says_nothing(tmp_path, content):
   with status.Status(str(tmp_path), 100, 1) as s:
     assert s.known is None
     assert read(tmp_path)['step'] == 0
-
-
-def test_a_file_that_cannot_be_read_stops_the_run_with_one_line(tmp_path):
-  (tmp_path / 'status.json').mkdir()
-  with pytest.raises(OSError, match='Is a directory: .*status.json'):
-    status.Status(str(tmp_path), 100, 1)
