@@ -86,15 +86,13 @@ def describe(
   """Returns a table of how well vocabularies fit held-out words."""
   lines = [
     f'held-out text of {words.total():,} words',
-    'tokens per word  unknown words  their characters  one-token words  '
-    'characters  vocabulary',
+    'tokens per word  unknown words  their characters  one-token words  vocabulary',
   ]
   fits = {name: vocab_pieces.measure(x, words) for name, x in vocabs.items()}
   for name, fit in fits.items():
     lines.append(
       f'{fit.tokens_per_word:15.4f}  {fit.unknown:13.4%}  '
-      f'{fit.unknown_characters:16.4%}  {fit.whole:15.2%}  '
-      f'{fit.characters:10.4%}  {name}'
+      f'{fit.unknown_characters:16.4%}  {fit.whole:15.2%}  {name}'
     )
   [first, *_] = fits.values()
   shares = first.unknown_tokens, first.unknown_characters

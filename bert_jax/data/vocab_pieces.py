@@ -166,7 +166,6 @@ class Fit(NamedTuple):
   tokens_per_word: float  # an unknown word is one token
   unknown: float  # share of words
   whole: float  # share of words that are one token and known
-  characters: float  # share of characters with a piece for their position
   unknown_characters: float  # share of characters that are in unknown words
   unknown_tokens: float  # share of tokens that are [UNK]
 
@@ -175,7 +174,7 @@ def measure(vocab: Iterable[str], words: Mapping[str, int]) -> Fit:
   """Measures a vocabulary's fit to counted words; all zero without words."""
   pieces = set(vocab)
   longest = max(map(len, pieces))
-  tokens = unknowns = whole = characters = spelt = lost = 0
+  tokens = unknowns = whole = characters = lost = 0
   for word, count in words.items():
     parts = _split(word, pieces, longest) if _is_spellable(word) else []
     tokens += count * len(parts or '?')
@@ -183,9 +182,8 @@ def measure(vocab: Iterable[str], words: Mapping[str, int]) -> Fit:
     whole += count * (len(parts) == 1)
     characters += count * len(word)
     lost += count * len(word) * (not parts)
-    spelt += count * sum(c in pieces for c in _spelling(word))
-  total, size = max(sum(words.values()), 1), max(characters, 1)
-  shares = unknowns / total, whole / total, spelt / size, lost / size
+  total = max(sum(words.values()), 1)
+  shares = unknowns / total, whole / total, lost / max(characters, 1)
   return Fit(tokens / total, *shares, unknowns / max(tokens, 1))
 
 

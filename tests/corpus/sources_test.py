@@ -1,6 +1,5 @@
 import collections
 import gzip
-import json
 
 import pytest
 
@@ -75,23 +74,6 @@ def test_formats_are_recognised_and_plain_text_has_the_layout(write):
     assert _texts(inputs, layout) == [['One two', 'three.'], ['Four.'], *others]
   found = _read(inputs, 'sentences')
   assert [d.are_sentences for d in found] == [True, True, False, False, False]
-
-
-@pytest.mark.parametrize(
-  'line',
-  [
-    '{"id": "1", "revid": "", "url": "x", "title": "A", "text": "Some.\\nMore."}',
-    '\ufeff\n{"text":"Some.\\nMore.","id":1}',
-  ],
-)
-def test_lines_of_json_are_recognised_whatever_the_files_name(write, line):
-  lines = write('wiki_00', f'{line}\n{{"text": "Last."}}\n')
-  assert _texts([lines]) == [['Some.', 'More.'], ['Last.']]
-  # Longer than what is looked at.
-  long = 'Some. ' * 20_000
-  for more in {}, {'id': '1'}, {'id': {'a': 1}}:
-    lines = write('wiki_01', json.dumps({**more, 'text': long}) + '\n')
-    assert _texts([lines]) == [[long.strip()]]
 
 
 def test_files_of_a_folder_are_judged_one_by_one(write, tmp_path):

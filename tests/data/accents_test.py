@@ -20,13 +20,9 @@ def _seen(*texts):
     ('Ο ΣΩΚΡΑΤΗΣ είπε', True),
     ('東京和北京', True),  # ideographs have no marks
     ('한국어 문장', False),
-    ('हिन्दी में', False),
     ('ภาษาไทย', False),
-    ('العربية', False),
     ('שָׁלוֹם', False),
-    ('தமிழ்', False),
     ('東京でカード', False),
-    ('', True),
   ],
 )
 def test_the_script_decides(text, strip):

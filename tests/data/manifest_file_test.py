@@ -26,25 +26,6 @@ _ORDINARY = {
 }
 
 
-def test_changed_inputs_are_named_and_many_are_counted():
-  old = [{'files': [{'path': f'{k}.txt', 'bytes': k} for k in range(9)]}]
-  manifest_file.check_inputs(old, {f'{k}.txt': k for k in range(9)}, 'data')
-  manifest_file.check_inputs(old, {}, 'data')
-  with pytest.raises(errors.UserError) as caught:
-    manifest_file.check_inputs(old, {f'{k}.txt': 0 for k in range(9)}, 'data')
-  assert 'bytes of 1.txt: 1, now 0, bytes of 2.txt' in str(caught.value)
-  assert 'and 5 more)' in str(caught.value)
-  new = {f'{k}.txt': k for k in range(1, 10)}
-  with pytest.raises(errors.UserError) as caught:
-    manifest_file.check_inputs(old, new, 'data')
-  assert '(bytes of 0.txt: 0, now none, bytes of 9.txt: none, now 9)' in str(
-    caught.value
-  )
-  assert str(caught.value).endswith(
-    'no text: bert_jax.main --config.data.dir=data'
-  )
-
-
 @pytest.mark.parametrize(
   'language, words, warns',
   [

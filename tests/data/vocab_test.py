@@ -3,12 +3,8 @@
 import collections
 import os
 
-import pytest
-
-from bert_jax import errors
 from bert_jax.data import prepare, vocab, vocab_pieces
 from bert_jax.tokenization import tokenizer
-from tests import commands
 from tests.data.preparation import ONE, make_recipe
 
 _TEXT = [
@@ -47,7 +43,7 @@ def test_it_measures_on_held_out_text(tmp_path, capfd):
   )
   # Of 8 documents with 14 + 1 words and 12 with 12 + 1.
   assert lines[1] == 'held-out text of 276 words'
-  assert lines[3].split()[5] == output
+  assert lines[3].split()[4] == output
   # 'the' is 4 words of the former and one of the latter.
   assert lines[4].split()[1] == f'{1 - 44 / 276:.4%}'
   assert not err  # SentencePiece keeps quiet
@@ -58,23 +54,3 @@ def test_it_measures_on_held_out_text(tmp_path, capfd):
   assert (
     'WARNING: 10.0% of the tokens, with 3.6% of the characters, are unk' in few
   )
-
-
-def test_it_reads_what_prepare_reads_and_warns_of_other_encodings(
-  tmp_path, capfd
-):
-  path, output = tmp_path / 'a.jsonl', tmp_path / 'vocab.txt'
-  text = '{"content": "Der Café ist zu. Na, so was. Er hat heute nie auf."}\n'
-  path.write_bytes((text * 9).encode('latin-1'))
-  given = [f'--input={path}', f'--output={output}', '--size=34', '--workers=0']
-  asked = ('--field=content', '--language=ko')
-  commands.run(vocab, *given, *asked)
-  out = capfd.readouterr().out
-  # By the text alone they would be stripped.
-  assert 'accents are kept: in language ko marks' in out
-  assert (
-    f'WARNING: 9 sequences of bytes, most of them in {path}, are not UTF-8'
-    in out
-  )
-  with pytest.raises(errors.UserError, match="a string 'text'"):
-    commands.run(vocab, *given)

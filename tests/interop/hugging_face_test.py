@@ -202,12 +202,9 @@ def test_chinese_characters_must_be_words_if_there_are_any(
   ('settings', 'normalizer', 'strips'),
   [
     ({'do_lower_case': True}, None, True),  # null: as lower case
-    ({'do_lower_case': False}, None, False),
-    ({'do_lower_case': True, 'strip_accents': None}, None, True),
     ({'do_lower_case': True, 'strip_accents': False}, None, False),
     ({'do_lower_case': False, 'strip_accents': True}, None, True),
     ({'do_lower_case': True}, {'strip_accents': False}, False),
-    ({'do_lower_case': True}, {'strip_accents': None}, True),
     # transformers puts the settings in the place of the normalizer's.
     (
       {'do_lower_case': True, 'strip_accents': None},

@@ -31,9 +31,7 @@ def test_kernels_are_turned_and_heads_are_joined():
   assert weight[9, 3] == params['embeddings']['word']['embedding'][9, 3]
 
 
-@pytest.mark.parametrize(
-  'heads', [('mlm', 'pooler', 'nsp'), ('mlm', 'pooler'), ('mlm',), ()]
-)
+@pytest.mark.parametrize('heads', [('mlm', 'pooler', 'nsp'), ('mlm',), ()])
 def test_there_and_back_is_the_same_with_any_heads(heads):
   params = rename.keep_parts(models.make_params(), heads)
   assert rename.list_parts(params) == ['encoder', *heads]
