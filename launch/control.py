@@ -7,8 +7,7 @@ from launch import bucket, queued, records, tick
 from launch.supervisor import Ledger
 from launch.world import World, log_in, read_setting, say, warn
 
-# What is shown of a status besides its state and step.
-_SHOWN = ('phase', 'loss', 'steps_per_second', 'seconds_left', 'checkpoint')
+_IN_BUCKET = ('tick', 'status', 'logs')
 _DOWN_SECONDS = 900  # `down` waits for what is being deleted or cannot be yet
 
 
@@ -26,6 +25,8 @@ def enter(world: World, given: argparse.Namespace):
   if given.workdir not in (None, note.get('workdir')):
     note = {}  # a run of the same name, started on another machine
   given.workdir = given.workdir or note.get('workdir')
+  if not given.workdir and given.act in _IN_BUCKET:
+    raise errors.UserError(f'{given.name} is not known here; give --workdir.')
   world.project = note.get('project') or choose_project(world)
   say(f'project {world.project}')
 
@@ -67,34 +68,19 @@ def _warn_silent(silent) -> int:
   return 1 if silent else 0
 
 
-def _get_workdir(given) -> str:
-  if given.workdir:
-    return given.workdir
-  raise errors.UserError(
-    f'{given.name} is not known here; give --workdir=gs://'
-  )
-
-
 def show_status(world: World, given: argparse.Namespace) -> int:
   """Prints what exists for a run and how far it is."""
   show_all(world, given)
-  status = tick.read_status(world, _get_workdir(given))
-  if not status:
-    say('there is no status yet')
-    return 1
-  line = f'{status["state"]}: step {status["step"]:,}/{status["steps"]:,}'
-  for name in _SHOWN:
-    if type(status.get(name)) in (int, float):
-      line += f', {name.replace("_", " ")} {status[name]:,.5g}'
-  say(f'{line}, {status["message"]}' if status.get('message') else line)
-  return 0
+  text = bucket.read(world, f'{given.workdir}/status.json').text
+  say(text or 'there is no status yet')
+  return 0 if text else 1
 
 
 def show_logs(world: World, given: argparse.Namespace) -> int:
   """Prints the logs of the hosts, and goes on with `follow`."""
-  workdir, shown = _get_workdir(given), {}
+  shown = {}
   while True:
-    logs = bucket.list_objects(world, f'{workdir}/logs')
+    logs = bucket.list_objects(world, f'{given.workdir}/logs')
     tick.show_logs(world, logs, shown, given.worker)
     if not given.follow:
       return 0
@@ -105,7 +91,7 @@ def look_once(world: World, given: argparse.Namespace) -> int:
   """Takes one look at a launch and does what it calls for, see `tick.take`."""
   try:
     enter(world, given)
-    return tick.take(world, _get_workdir(given))
+    return tick.take(world, given.workdir)
   except errors.UserError:
     raise
   except Exception as error:  # whatever it was, hosts may be running

@@ -20,21 +20,26 @@ _ALLOWED = re.compile(rf'--(?!{_RESERVED}|quiet|flags-file)[a-z]')
 _MODELS = ('spot', 'flex_start', 'reserved')
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Plan:
-  """A run on rented hosts."""
+  """A run on rented hosts, kept in the ledger."""
 
   name: str  # of the run
   config: str  # --config, relative to the root of the tree
-  overrides: tuple[str, ...]  # --config.field=value
+  overrides: list[str]  # --config.field=value
   workdir: str  # gs://BUCKET/FOLDER
-  topology: accelerators.Topology
-  zones: tuple[str, ...]  # where to ask for hosts, in this order
+  slice: str  # its name, such as v5e:4x4
+  slices: int
+  zones: list[str]  # where to ask for hosts, in this order
   model: str  # 'on demand' or one of _MODELS
-  network: tuple[str, ...]  # more arguments of the request
+  network: list[str]  # more arguments of the request
   account: str | None  # the hosts'; None is the project's default
   price: float | None  # US dollars per chip and hour; None if unknown
   hours: float  # of rent, after which the run is stopped
+
+  @property
+  def topology(self) -> accelerators.Topology:
+    return chips.parse(self.slice, self.slices)
 
   def price_of(self, hours: float, before: str = ', ') -> str:
     """Returns `before` and the rent of all chips; '' if it is not known."""
@@ -43,23 +48,10 @@ class Plan:
     return f'{before}${self.price * self.topology.chips * hours:,.2f}'
 
 
-def pack(plan: Plan) -> dict:
-  """Returns a plan as it is kept in a ledger."""
-  topology = [plan.topology.name, plan.topology.slices]
-  return {**vars(plan), 'topology': topology}
-
-
-def unpack(fields: dict) -> Plan:
-  """Returns the plan of a ledger."""
-  lists = {k: tuple(v) for k, v in fields.items() if isinstance(v, list)}
-  lists['topology'] = chips.parse(*fields['topology'])
-  return Plan(**{**fields, **lists})
-
-
 def make_plan(given: argparse.Namespace) -> Plan:
   """Makes a plan of the arguments of `launch/tpu.py run`, and checks them."""
   check_run(given)
-  zones = tuple(zone.strip() for zone in given.zone.split(','))
+  zones = [zone.strip() for zone in given.zone.split(',')]
   for zone in zones:
     if not _ZONE.fullmatch(zone):
       raise errors.UserError(f'--zone={zone} is not a zone such as us-east5-b.')
@@ -76,13 +68,14 @@ def make_plan(given: argparse.Namespace) -> Plan:
       raise errors.UserError(f'--max_usd needs --price: {chip} is in no list.')
     hours = min(hours, given.max_usd / (price * topology.chips))
   return Plan(
-    *(given.name, given.config, tuple(given.overrides), given.workdir),
-    *(topology, zones, models[0] if models else 'on demand'),
-    *(_list_network(given, topology), given.service_account, price, hours),
+    *(given.name, given.config, given.overrides, given.workdir),
+    *(topology.name, given.slices, zones),
+    *(models[0] if models else 'on demand', _list_network(given, topology)),
+    *(given.service_account, price, hours),
   )
 
 
-def _list_network(given, topology) -> tuple[str, ...]:
+def _list_network(given, topology) -> list[str]:
   for text in given.gcloud_arg:
     if not _ALLOWED.match(text):
       raise errors.UserError(
@@ -92,7 +85,7 @@ def _list_network(given, topology) -> tuple[str, ...]:
   inside = given.internal_ips or topology.hosts > chips.MAX_ADDRESSES
   named = {'network': given.network, 'subnetwork': given.subnetwork}
   words = [f'--{name}={value}' for name, value in named.items() if value]
-  return (*words, *(['--internal-ips'] if inside else []), *given.gcloud_arg)
+  return [*words, *(['--internal-ips'] if inside else []), *given.gcloud_arg]
 
 
 def check_run(given: argparse.Namespace):

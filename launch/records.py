@@ -15,7 +15,7 @@ from typing import Any
 from bert_jax import errors
 from bert_jax.runtime import files
 from launch import bucket, queued
-from launch.plan import Plan, pack
+from launch.plan import Plan
 from launch.supervisor import Ledger
 from launch.world import Unknown, World, warn
 
@@ -27,8 +27,7 @@ _TPU = 'python launch/tpu.py'
 def parse(text: str, where: str, **types) -> dict[str, Any]:
   """Returns a JSON object that has these fields; {} and a warning otherwise."""
   try:
-    # No number is so long that it cannot be printed.
-    fields = json.loads(text, parse_int=lambda digits: int(digits[:18]))
+    fields = json.loads(text)
     if all(isinstance(fields[key], kind) for key, kind in types.items()):
       return fields
   except (ValueError, LookupError, TypeError, RecursionError):
@@ -73,15 +72,11 @@ def load(world: World, workdir: str) -> tuple[Ledger, bucket.Content]:
 
 def save(world: World, workdir: str, ledger: Ledger, generation: str) -> str:
   """Writes the ledger, unless somebody has; returns its generation."""
-  url, text = (
-    f'{workdir}/launch/ledger.json',
-    json.dumps(vars(ledger), indent=2),
-  )
+  url, text = f'{workdir}/launch/ledger.json', json.dumps(vars(ledger))
   try:
-    return bucket.write(world, url, f'{text}\n', generation)
+    return bucket.write(world, url, text, generation)
   except bucket.Changed:
-    why = 'changed: another command looks after this run'
-    raise Unknown(f'{url} {why}') from None
+    raise Unknown(f'another command looks after this run: see {url}') from None
 
 
 def open_launch(
@@ -119,7 +114,7 @@ def open_launch(
     if stored.job in live or not (ended or live):
       ledger, at = stored, ledger.zone if live else stored.zone
       ledger.zone = at % len(plan.zones)
-  ledger.sha256, ledger.plan = sha256, pack(plan)
+  ledger.sha256, ledger.plan = sha256, vars(plan)
   ledger.project = world.project
   return ledger, generation
 
@@ -139,8 +134,7 @@ def _recover(world, plan, live, ledger):
   if bucket.read(world, f'{place}/end').data is not None:
     return
   logs = bucket.list_objects(world, f'{plan.workdir}/logs')
-  last = max(item.time for item in [newest, *logs])
-  last = ledger.time if live else last
+  last = ledger.time if live else max(x.time for x in [newest, *logs])
   text = bucket.read(world, newest.url).text or ''
   limit = plan.hours * 3600
   left = int(text) - last if re.fullmatch(r'\d{1,12}\n?', text) else 0
@@ -152,11 +146,14 @@ def _recover(world, plan, live, ledger):
 
 def _check_hosts(plan, resources):
   """Refuses hosts of another run, or of another price or number."""
-  wanted = {'workdir': plan.workdir, 'topology': plan.topology.name}
-  wanted['slices'] = str(plan.topology.slices)
+  wanted = {
+    'workdir': plan.workdir,
+    'topology': plan.slice,
+    'slices': plan.slices,
+  }
   for item in resources:
     for key, value in wanted.items():
-      if item.read(key) != value:
+      if item.read(key) != str(value):
         raise errors.UserError(
           f'--name={plan.name} is in use by hosts with --{key}={item.read(key)}; '
           f'give that, or another name, or end them: {_TPU} down {item.name}'

@@ -1,7 +1,7 @@
 """`launch/tpu.py run`: all checks before money is spent, then the watch."""
 
 import argparse
-import dataclasses
+import pathlib
 import shlex
 import sys
 
@@ -38,10 +38,9 @@ def run(world: World, given: argparse.Namespace) -> int:
     world.project = control.choose_project(world)
   config = archive.check_config(plan.config)
   check_config(world, plan.config, plan.overrides)
-  plan = dataclasses.replace(plan, config=config)
+  plan.config = config
   packed, sha256 = archive.make()
-  for line in _describe(plan, world.project):
-    say(line)
+  say(_describe(plan, world.project))
   if given.dry_run:
     return _print_request(world, plan, sha256)
   resources, silent = queued.find(world, ['-'])
@@ -51,8 +50,7 @@ def run(world: World, given: argparse.Namespace) -> int:
   resources = [item for item in resources if item.run == plan.name]
   zones = plan.zones if resources else queued.check_zones(world, plan)
   # Hosts in a zone that is not asked for any more are watched, too.
-  zones = dict.fromkeys([*zones, *(item.zone for item in resources)])
-  plan = dataclasses.replace(plan, zones=tuple(zones))
+  plan.zones = [*dict.fromkeys([*zones, *(x.zone for x in resources)])]
   ledger, generation = records.open_launch(world, plan, resources, sha256)
   if ledger.attempts or resources:
     say(f'going on with launch {ledger.job}: nothing is asked again')
@@ -90,18 +88,17 @@ def run_preflight(world: World, plan: Plan, config: str):
   """
   say('preflight: compiling the run for these chips ...')
   argv = [sys.executable, '-m', 'bert_jax.preflight', f'--config={config}']
-  argv += [*plan.overrides, f'--topology={plan.topology.name}', '--quick']
-  argv += [f'--slices={plan.topology.slices}']
+  argv += [*plan.overrides, f'--topology={plan.slice}', '--quick']
+  argv += [f'--slices={plan.slices}']
   argv += [] if plan.price is None else [f'--price={plan.price}']
   result = world.run(argv, seconds=_LONG)
-  for line in result.out.splitlines():
-    say(line)
+  say(result.out)
   if result.code:
     why = shorten(result.err) if result.code != 2 else 'the run does not fit'
     raise errors.UserError(f'preflight: {why}')
 
 
-def _describe(plan, project) -> list[str]:
+def _describe(plan, project) -> str:
   """Returns what is to be rented, and at which price."""
   topology, costs = plan.topology, 'not known; give --price=USD a chip and hour'
   where = f'{topology.chips:,} chips on {topology.hosts:,} host(s)'
@@ -112,13 +109,11 @@ def _describe(plan, project) -> list[str]:
     costs += f'{plan.price_of(1, " = ")} an hour, by --price or a list of '
     costs += f'{PRICES_AS_OF}, on demand'
   limit = f'{plan.hours:,.1f} hours of rent{plan.price_of(plan.hours)}'
-  return [
-    f'run       {plan.name}: {plan.config} {" ".join(plan.overrides)}',
-    f'project   {project} {" ".join(plan.network)}',
-    f'machines  {topology.name}, {where}',
-    f'price     {costs}',
-    f'limit     {limit}; then the run is stopped, and can go on later',
-  ]
+  return f"""run       {plan.name}: {plan.config} {' '.join(plan.overrides)}
+project   {project} {' '.join(plan.network)}
+machines  {topology.name}, {where}
+price     {costs}
+limit     {limit}; then the run is stopped, and can go on later"""
 
 
 def _ask(plan) -> bool:
@@ -134,7 +129,5 @@ def _print_request(world, plan, sha256) -> int:
   ledger = Ledger('LAUNCH-123456', sha256=sha256)
   create, path = tick.prepare_request(world, plan, ledger)
   say(f'{shlex.join(create)} --project={world.project}\nwith {path}:')
-  with open(path, encoding='utf-8') as file:
-    for line in file:
-      say(f'  {line.rstrip()}')
+  say(pathlib.Path(path).read_text(encoding='utf-8'))
   return 0

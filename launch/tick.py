@@ -11,7 +11,7 @@ import time
 
 from bert_jax import errors
 from launch import bucket, queued, records, supervisor
-from launch.plan import Plan, unpack
+from launch.plan import Plan
 from launch.world import Unknown, World, find_base, say, shorten, warn
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'worker.sh')
@@ -32,7 +32,7 @@ def take(world: World, workdir: str, shown: dict | None = None) -> int:
     raise errors.UserError(f'no launch was started in {workdir}: see run.')
   if not before.job:
     raise Unknown(f'{workdir}/launch has no sound ledger; "run" begins another')
-  plan = unpack(before.plan)
+  plan = Plan(**before.plan)
   world.project, zones = before.project, plan.zones
   logs = bucket.list_objects(world, f'{workdir}/logs')
   seen, resources = _observe(world, plan, before, logs)
@@ -107,7 +107,7 @@ def _observe(world, plan, ledger, logs):
   seen = supervisor.Seen(
     *(end.now, *(state or [(supervisor.ABSENT, '', '')])[0]),
     *(reason, detail.strip(), heard[0] if heard else None),
-    *(read_status(world, plan.workdir).get('step', 0), tuple(silent)),
+    *(_read_step(world, plan.workdir), tuple(silent)),
   )
   return seen, resources
 
@@ -149,13 +149,11 @@ def prepare_request(
   return queued.create(plan, ledger.job, zone, (WORKER, path), seconds), path
 
 
-def read_status(world: World, workdir: str) -> dict:
-  """Returns what the run says about itself; {} if it has said nothing sound."""
+def _read_step(world, workdir) -> int:
+  """Returns the step that the run says it has reached."""
   url = f'{workdir}/status.json'
   text = bucket.read(world, url).text
-  if text is None:
-    return {}
-  return records.parse(text, url, state=str, step=int, steps=int)
+  return records.parse(text or '{"step": 0}', url, step=int).get('step', 0)
 
 
 def show_logs(world: World, logs: list[bucket.Object], shown, worker=None):

@@ -147,17 +147,6 @@ def down_while_provisioning(stage):
   yield from stage.expect(process, 1, 'ended     stopped')
 
 
-def busy(stage):
-  """429 and 503 in every phase change nothing."""
-  stage.cloud.broken += [503, 429, 503]
-  stage.program = 'sleep 9; exit 0'
-  process = stage.start_run()
-  stage.wait_for(lambda: stage.started)
-  stage.cloud.broken += [429, 503, 503, 503, 429]
-  yield from stage.expect(process, 0)
-  yield 'all failures were met', not stage.cloud.broken
-
-
 def launcher_killed(stage):
   """A killed supervisor's successor adopts hosts, and replaces lost ones."""
   stage.program = 'sleep 60'
@@ -221,7 +210,7 @@ def zone_silent(stage):
 
 # fmt: off
 CYCLES = dict.fromkeys(PLAIN, play_plain) | {x.__name__: x for x in (
-  down_while_provisioning, busy, launcher_killed, single_looks,
+  down_while_provisioning, launcher_killed, single_looks,
   nobody_watches, bucket_refuses, zone_silent,
 )} | {'host_0_dies': nobody_watches}
 # fmt: on

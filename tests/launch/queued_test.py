@@ -109,7 +109,7 @@ REFUSED = {
 
 @pytest.mark.parametrize('more', REFUSED)
 def test_what_cannot_be_is_refused(more):
-  assert make('--zone=us-central1-ai1a').zones == ('us-central1-ai1a',)
+  assert make('--zone=us-central1-ai1a').zones == ['us-central1-ai1a']
   with pytest.raises(errors.UserError, match=REFUSED[more]):
     make(more)
 

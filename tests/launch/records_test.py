@@ -33,41 +33,6 @@ def test_second_start_at_the_same_time_rents_nothing():
   assert not cloud.created
 
 
-def test_two_supervisors_of_one_name_never_touch_each_others_resources():
-  """The second begins while the first is between deletion and creation."""
-  lost = (*HAPPY, 'ACTIVE', 'SUSPENDED')
-  cloud, touched, launches = Google(lost, HAPPY, HAPPY), [], {}
-
-  def on_active(*_):
-    job = cloud.read_job()
-    launches[job['workdir']] = job['launch']
-    if len(cloud.created) == 3:
-      cloud.end('done')
-
-  def make_world(workdir, each):
-    here = cloud.world()
-    here.run = lambda argv, *_: (
-      ('delete' in argv and touched.append((workdir, argv))) or cloud.run(argv)
-    )
-    here.sleep = lambda seconds: (cloud.sleep(seconds), each())
-    return here
-
-  def begin():
-    if len(cloud.created) == 1 and not cloud.items:
-      assert tpu.main([*RUN, OTHERS[2]], make_world('gs://bkt/other', end)) == 0
-
-  def end():
-    if launch := launches.get('gs://bkt/other'):
-      cloud.write(f'gs://bkt/other/launch/{launch}/end', 'reason=done\n')
-
-  cloud.on_active = on_active
-  assert tpu.main(RUN, make_world('gs://bkt/r', begin)) == 0
-  assert len(launches) == 2 and len(cloud.created) == 3 and not cloud.items
-  assert {workdir for workdir, _ in touched} == {*launches}
-  for workdir, argv in touched:
-    assert f'r-{launches[workdir].rpartition("-")[2]}' in argv
-
-
 def test_second_name_does_not_take_the_ledger_of_a_live_launch():
   cloud = interrupt()
   before, words = cloud.objects[LEDGER], [*RUN, '--name=second']

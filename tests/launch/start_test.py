@@ -15,7 +15,7 @@ def test_dry_run_sends_nothing_and_prints_the_request(capsys):
   assert tpu.main([*RUN, '--dry_run', '--max_usd=96'], here) == 0
   out = capsys.readouterr().out
   assert 'gcloud compute tpus queued-resources create r-123456' in out
-  assert '  argument=--workdir=gs://bkt/r' in out
+  assert '\nargument=--workdir=gs://bkt/r\n' in out
   # Of all four chips.
   assert (
     'x $1.20 = $4.80 an hour' in out and '20.0 hours of rent, $96.00' in out

@@ -95,12 +95,11 @@ def test_zone_that_does_not_answer_is_no_absence():
 def test_dark_fallback_zone_stops_no_replacement_in_the_good_one():
   cloud = make_cloud((*HAPPY, *['ACTIVE'] * 20, 'SUSPENDED'), HAPPY)
   cloud.each = lambda count: setattr(cloud, 'dark', {B} if count > 9 else set())
-  cloud.talks = True
   assert tpu.main(RUN, cloud.world()) == 0
   assert cloud.created == [A, A] and cloud.slept < 200
 
 
-@pytest.mark.parametrize('ahead', [0.0, 2400.0, -2400.0, 9e6])
+@pytest.mark.parametrize('ahead', [-2400.0, 9e6])
 def test_clock_of_the_launcher_changes_nothing(ahead, capsys):
   cloud = Google((*HAPPY, *['ACTIVE'] * 200))
   cloud.ahead = ahead
@@ -119,18 +118,13 @@ def test_money_becomes_a_deadline(capsys):
   assert told == ['360'] and not cloud.items
 
 
-STATUSES = (
-  *('', '{', '[]', '7', 'null', '{"state": 1}', '[' * 100_000),
-  '{"state": "running", "step": null, "steps": 9}',
-  '{"state": "running", "step": 1, "steps": 9, "loss": "x", "phase": null}',
-  '{"state": "", "step": -1, "steps": 9, "loss": 1%s}' % ('0' * 400),
-  '{"state": "\x1b[2J", "step": 1, "steps": 9, "seconds_left": [1]}',
-)
+STATUSES = ('', '{', '[]', '7', 'null', '{"step": null}', '[' * 100_000)
+STATUSES += ('{"step": 1%s}' % ('0' * 400), '\x1b[2J', b'\xff\x1b')
 
 
 def test_supervisor_survives_any_content_of_the_bucket(capsys):
   cloud = Google((*HAPPY, *['ACTIVE'] * 30))
-  texts = [*STATUSES, b'\xff\x1b']
+  texts = [*STATUSES]
 
   def each(count):
     if texts and cloud.items:
