@@ -208,40 +208,10 @@ def compile_apart(chip: str, name: str) -> str:
 
 
 def table(cells, chips, cases) -> list[str]:
-  """Returns the lines of the table, and of notes on failures.
-
-  Args:
-    cells: {(chip, case): text}.
-    chips: the columns.
-    cases: the rows.
-  """
-  notes: list[str] = []
-
-  def cell(text):
-    kind, colon, why = text.partition(': ')
-    if not colon:
-      return text
-    if why not in notes:
-      notes.append(why)
-    return f'{kind} ({notes.index(why) + 1})'
-
-  found = [f'| run | {" | ".join(chips)} |', '|---' * (len(chips) + 1) + '|']
-  for case in cases:
-    row = ' | '.join(cell(cells.get((chip, case), '')) for chip in chips)
-    found.append(f'| {case} | {row} |')
-  return [*found, '', *(f'{i}. {why}' for i, why in enumerate(notes, 1))]
-
-
-def check_compiler(parser, name: str):
-  """Ends the command if the compiler for a slice is not installed."""
-  extra = 'gpu-compiler'
-  there = any(map(compilers.is_installed, compilers.CUDA.values()))
-  if accelerators.parse(name).is_tpu:
-    extra, there = 'tpu', compilers.is_installed(compilers.TPU)
-  if not there:
-    parser.error(
-      f"the compiler for {name} is missing; pip install 'bert_jax[{extra}]'"
-    )
+  """Returns the lines of the table of {(chip, case): text}."""
+  rows = [[case, *(cells.get((x, case), '') for x in chips)] for case in cases]
+  rows = [['run', *chips], ['---'] * (len(chips) + 1), *rows]
+  return [f'| {" | ".join(row)} |' for row in rows]
 
 
 def main():
@@ -269,8 +239,15 @@ def main():
   for given, known in ((chips, CHIPS), (cases, CASES)):
     if unknown := [name for name in given if name not in known]:
       parser.error(f'no {unknown[0]!r}; there are {"; ".join(known)}')
+  there = {
+    True: compilers.is_installed(compilers.TPU),
+    False: any(map(compilers.is_installed, compilers.CUDA.values())),
+  }
   for chip in chips:  # without its compiler, all cells would be `refused`
-    check_compiler(parser, CHIPS[chip][0])
+    if not there[accelerators.parse(CHIPS[chip][0]).is_tpu]:
+      parser.error(
+        f'the compiler for {chip} is missing: bert_jax[tpu, gpu-compiler]'
+      )
   os.makedirs(args.folder, exist_ok=True)
   pairs = [(x, case) for case in cases for x in chips if x in CASES[case].chips]
   with concurrent.futures.ThreadPoolExecutor(args.workers) as pool:

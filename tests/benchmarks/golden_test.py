@@ -9,7 +9,7 @@ FACTS = {
   'versions': {'jax': '1.0', 'libtpu': '2.0'},
   'parameters': {'nsp/kernel': '[data, -], used as [-, -]'},
   'collectives': {'all-gather': '2 with 4,096 bytes'},
-  'kernels': 4,
+  'kernels': {'a': 4},
   'estimates': {'cycles': 1000, 'temporary_bytes': 200},
 }
 
@@ -36,8 +36,8 @@ def test_new_missing_and_changed_facts_are_named():
   assert golden.differences(FACTS, found) == [
     'parameters.nsp/kernel was [data, -], used as [-, -], '
     'is [-, -], used as [-, -]',
-    'collectives.all-gather was 2 with 4,096 bytes, is absent',
-    'collectives.all-reduce was absent, is 1 with 8 bytes',
+    'collectives.all-gather was 2 with 4,096 bytes, is None',
+    'collectives.all-reduce was None, is 1 with 8 bytes',
   ]
 
 

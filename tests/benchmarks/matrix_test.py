@@ -16,18 +16,11 @@ def test_the_config_of_a_case_is_valid_and_small(name):
   assert (c.task == 'pretraining') == (case.kind == 'pretraining')
 
 
-def test_a_row_names_each_failure_once():
-  cells = {
-    ('v4', 'base'): 'fused',
-    ('v5e', 'base'): 'FAILED: no memory',
-    ('v5e', 'small'): 'FAILED: no memory',
-  }
-  lines = matrix.table(cells, ['v4', 'v5e'], ['base', 'small'])
-  assert lines[2:] == [
-    '| base | fused | FAILED (1) |',
-    '| small |  | FAILED (1) |',
-    '',
-    '1. no memory',
+def test_a_row_has_a_cell_for_each_chip():
+  cells = {('v4', 'base'): 'fused', ('v5e', 'small'): 'FAILED: no memory'}
+  assert matrix.table(cells, ['v4', 'v5e'], ['base', 'small'])[2:] == [
+    '| base | fused |  |',
+    '| small |  | FAILED: no memory |',
   ]
 
 
