@@ -66,14 +66,11 @@ def test_parts_come_together_in_order(few, shape, axis, slices):
 def on_eight():
   """Two slices of four, each in two stages: no two sizes are the same."""
   collectives._ONE_STAGE = 2
-  for slices in (1, 2, 4):
-    check_scatter(8, slices, (2, 16, 3), 1)
-    check_gather(8, slices, (2, 16, 3), 1)
+  check_scatter(8, 2, (2, 16, 3), 1)
+  check_gather(8, 2, (2, 16, 3), 1)
   collectives._LARGE = 1
-  for row in (2, 4):
-    for shape, axis in ((2, 16, 4), 1), ((16, 6), 0), ((4, 8), 1), ((8, 3), 0):
-      check_scatter(8, 1, shape, axis, row)
-      check_gather(8, 1, shape, axis)
+  for row, shape, axis in (2, (2, 16, 4), 1), (4, (16, 6), 0), (4, (8, 3), 0):
+    check_scatter(8, 1, shape, axis, row)
   print('eight are right')
 
 

@@ -6,7 +6,6 @@ from tests import environment, processes
 
 _CODE = """
 import sys
-from bert_jax import predict
 from bert_jax.workdir import log
 
 with log.Log(sys.argv[1], 0) as rows:
@@ -14,7 +13,7 @@ with log.Log(sys.argv[1], 0) as rows:
 """
 
 
-def test_neither_a_command_nor_its_log_imports_pytorch(tmp_path):
+def test_a_log_does_not_import_pytorch(tmp_path):
   (tmp_path / 'torch.py').write_text('raise SystemExit("PyTorch is imported")')
   env = environment.for_devices(1)
   env['PYTHONPATH'] = os.pathsep.join([str(tmp_path), processes.ROOT])
