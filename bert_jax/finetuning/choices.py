@@ -119,32 +119,28 @@ TASK = Choices()
 
 def _read_choices(table, name, asked) -> list[tuple[str, ...]]:
   if name and name in table.names:
-    choices = [
-      _read_list(table, line, row.get(name), name) for line, row in table.rows
-    ]
+    choices = [_read_list(table, *x, name) for x in table.rows]
   else:
     start = int(f'{name}0' not in table.names)  # 1 in COPA and PIQA
     numbered = [f'{name}{start + i}' for i in range(len(table.names))]
     columns = [x for x in numbered if x in table.names]
     if not name or columns != numbered[: max(len(columns), 2)]:
-      problem = (
-        f'has neither a column {name!r} with lists nor {name}1 and {name}2'
-      )
+      problem = f'has no column {name!r} with lists, nor {name}1 and {name}2'
       examples.refuse_columns(table, problem, asked)
     choices = [
-      tuple(examples.get_text(table, line, row, x) for x in columns)
-      for line, row in table.rows
+      tuple(examples.get_text(table, *x, y) for y in columns)
+      for x in table.rows
     ]
   first, count = table.rows[0][0], len(choices[0])
   for (line, _), each in zip(table.rows, choices, strict=True):
     if len(each) != count:
-      problem = f'has {len(each)} choices, line {first} has {count}'
-      advice = 'all rows need equally many.'
-      raise errors.at_line(table.path, line, f'{problem}; {advice}')
+      problem = f'has {len(each)} choices, line {first} has {count}; all rows '
+      raise errors.at_line(table.path, line, f'{problem}need equally many.')
   return choices
 
 
-def _read_list(table, line, value, name) -> tuple[str, ...]:
+def _read_list(table, line, row, name) -> tuple[str, ...]:
+  value = row.get(name)
   texts = isinstance(value, list) and all(isinstance(x, str) for x in value)
   if not texts or len(value) < 2:
     problem = f'has in {name!r} what is not a list of two or more texts'

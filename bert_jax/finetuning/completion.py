@@ -95,15 +95,14 @@ def choose(c: config_dict.ConfigDict, rows: int) -> tuple[float, float]:
 def describe(c: config_dict.ConfigDict, rows: int) -> str:
   """Returns a line on what a completed run is going to do, and why."""
   [batch_size], [steps] = c.phases.batch_size, c.phases.steps
-  given = c.optimizer.learning_rate, c.finetuning.epochs
+  given = c.finetuning.epochs, c.optimizer.learning_rate
   rate, epochs = choose(c, rows)
-  word = 'for'
-  if given != (rate, epochs):
-    word = f'not {_count(epochs)} at {rate:g}, the default for'
+  word = f'not {_count(epochs)} at {rate:g}, the default for'
   return (
     f'{steps:,} updates{", which is few" if steps < _FEW else ""}: '
-    f'{_count(given[1])} of {rows:,} rows in batches of {batch_size}, learning '
-    f'rate {given[0]:g} ({word} a hidden size of {c.model.hidden_size})'
+    f'{_count(given[0])} of {rows:,} rows in batches of {batch_size}, learning '
+    f'rate {given[1]:g} ({"for" if given == (epochs, rate) else word} a hidden '
+    f'size of {c.model.hidden_size})'
   )
 
 

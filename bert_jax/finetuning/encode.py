@@ -27,9 +27,8 @@ class How(NamedTuple):
 def truncate(first: int, second: int, room: int) -> tuple[int, int]:
   """Returns how many tokens of a pair to keep: a longer text is cut first.
 
-  Like `longest_first` of Hugging Face's tokenizers. Google's code differs if
-  both are cut and `room` is odd: here the longer text (the second, if they are
-  equal) keeps one token more.
+  Like `longest_first` of Hugging Face's tokenizers. Google's code differs if both
+  are cut and `room` is odd: here the longer text, or the second, keeps one more.
 
   >>> truncate(90, 10, 60), truncate(40, 90, 61), truncate(90, 40, 61)
   ((50, 10), (30, 31), (31, 30))
@@ -111,7 +110,7 @@ def join_gpt(
 def encode_texts(
   how: How, texts: Sequence[str], pairs: Sequence[str] | None
 ) -> padding.Encoded:
-  """Returns rows of texts or, unless `pairs` is None, of pairs of texts."""
+  """Returns rows of texts or, unless `pairs` is None, of pairs."""
   firsts = tokenize(how.tokenizer, texts)
   seconds = pairs and tokenize(how.tokenizer, pairs)
   make = join_gpt if how.form == 'gpt' else join
@@ -143,9 +142,7 @@ class Rows:
     """Returns the names of the rows in files of predictions."""
     return range(self.size)
 
-  def make_inputs(
-    self, rows: np.ndarray, length: int, pad_id: int
-  ) -> dict[str, np.ndarray]:
+  def make_inputs(self, rows, length, pad_id) -> task.Batch:
     return self.encoded.make_batch(rows, length, pad_id)
 
   def make_batch(

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from ml_collections import config_dict
 
 from bert_jax.finetuning.readers import examples, glue, splits, table_files
 from bert_jax.runtime import files, storage
@@ -44,7 +43,7 @@ def write_task(
 
 
 def write(
-  path: str, runs: Mapping[str, str], config: config_dict.ConfigDict
+  path: str, runs: Mapping[str, str], source: splits.Source
 ) -> list[str] | None:
   """Writes the submissions of {task: directory of its run} as a zip.
 
@@ -59,8 +58,8 @@ def write(
         texts[name] = storage.read(file)
   if not texts:
     return None
-  if LEFT_OUT in splits.list_glue(config.data.input):
-    texts |= _predict_commonest(splits.get_source(config))
+  if LEFT_OUT in splits.list_glue(source.input):
+    texts |= _predict_commonest(source)
   wanted = [
     x for task in glue.TASKS.values() for x in task.submissions.values()
   ]

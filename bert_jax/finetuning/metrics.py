@@ -5,6 +5,7 @@ tests compare them. What these leave undefined is 0: the correlation of a
 constant, F1 without any positive.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from bert_jax import errors
 
 OF_SETS = 'micro_f1', 'macro_f1', 'subset_accuracy'  # of sets of labels
 _RESAMPLES = 1000
+_ALL = slice(None)
 _TAILS = 0.025, 0.975  # of an interval of 95 %
 # Metrics whose intervals are Wilson's.
 _SHARES = 'accuracy', 'exact_match', 'subset_accuracy'
@@ -44,7 +46,6 @@ def _average_f1(there, given, hits):
 
 
 def _f1_of(there, given, hits, classes=slice(1, 2)):
-  """Returns the F1 of some classes together."""
   there, given, hits = (x[classes].sum() for x in (there, given, hits))
   return 2 * hits / max(there + given, 1)
 
@@ -64,9 +65,8 @@ _OF_NUMBERS: dict[str, Callable[[Any, Any], float]] = {
   ),
   'f1_at_3': lambda *pair: _f1_of(*_count(*(1 * (x >= 3) for x in pair))),
 }
-# From the numbers of rows, predictions and hits of each class. `f1` is class
-# 1's, as GLUE defines it for MRPC and QQP; `relation_f1` is of all classes but
-# the first, no_relation in KLUE-RE, together.
+# From the rows, predictions and hits of each class. `f1` is class 1's, as GLUE has
+# it for MRPC and QQP; `relation_f1` is of all but no_relation in KLUE-RE.
 _OF_COUNTS: dict[str, Callable[..., float]] = {
   'accuracy': lambda there, given, hits: hits.sum() / there.sum(),
   'f1': _f1_of,
@@ -83,8 +83,8 @@ def check(asked: str, labels: Sequence[str]) -> list[str]:
     known.remove('relation_f1')
   if names[0] == 'mean_squared_error' or set(names) - set(known):
     raise errors.UserError(
-      f'finetuning.metrics={asked} must be some of {", ".join(known)}, and of the '
-      'first one more has to be better.'
+      f'finetuning.metrics={asked} must be some of {", ".join(known)}, and more of '
+      'the first one better.'
     )
   return names
 
@@ -100,7 +100,6 @@ def score(
 
 
 def _count(truth, predicted, size=2):
-  """Returns the numbers of rows, predictions and hits of each class."""
   size = max(truth.max() + 1, predicted.max() + 1, size)
   hits = truth[truth == predicted]
   return [np.bincount(x, minlength=size) for x in (truth, predicted, hits)]
@@ -124,74 +123,69 @@ def compare(
     {metric: [low, high]}, see `find_interval`; `doubt`, the share of resamples
     in which the constant does as well as the model, by the first metric.
   """
-  constants = [predict_constant(x, len(truth)) for x in (train, truth)]
   if names[0] in _OF_COUNTS:
     bounds = _find_bounds(truth, predicted)
   else:
     at_3 = (1 * (x >= 3) for x in (truth, predicted))
     bounds = {'f1_at_3': _find_bounds(*at_3)['f1']}
-  baseline, constant = max(
-    ((score(names, truth, x), x) for x in constants),
-    key=lambda x: x[0][names[0]],
-  )
-  drawn, others = [], []
-  for rows in _draw(len(truth)):
-    drawn.append(score(names, truth[rows], predicted[rows]))
-    others += score(names[:1], truth[rows], constant[rows]).values()
-  return _assemble(
-    score(names, truth, predicted),
-    {name: [x[name] for x in drawn] for name in names},
+  constants = (predict_constant(x, len(truth)) for x in (train, truth))
+  constant = max(constants, key=lambda x: score(names[:1], truth, x)[names[0]])
+  return _compare(
+    len(truth),
+    lambda rows: score(names, truth[rows], predicted[rows]),
+    lambda rows: score(names, truth[rows], constant[rows]),
     bounds,
-    baseline,
-    others,
   )
 
 
 def compare_sums(
   values: np.ndarray,
   constant: np.ndarray,
-  score: Callable[[np.ndarray], dict[str, Any]],
+  divide: Callable[[np.ndarray], dict[str, Any]],
   trials: dict[str, float],
 ) -> dict[str, Any]:
   """Compares values [N, M] of N units, such as counts of entities, as `compare`.
 
   Args:
     constant: a constant's values, [N, M], or [1, M] if they are all the same.
-    score: (sums of values [..., M]) -> {metric: [...]}; the first decides.
+    divide: (sums of values [M]) -> {metric: value}; the first decides.
     trials: {metric: of how many trials it is a share}.
   """
+
+  def score(rows, x=values):
+    if rows is _ALL:
+      sums = x.sum(0)
+    else:  # faster than x[rows].sum(0), and in one thread
+      sums = np.einsum('n,nm->m', np.bincount(rows, minlength=len(x)), x)
+    return {name: float(value) for name, value in divide(sums).items()}
+
   constant = np.broadcast_to(constant, values.shape)
-  scores, baseline = (
-    {name: float(x) for name, x in score(x.sum(0)).items()}
-    for x in (values, constant)
+  every = score(_ALL)
+  bounds = {name: find_wilson(x, trials[name]) for name, x in every.items()}
+  return _compare(
+    len(values), score, functools.partial(score, x=constant), bounds
   )
-  drawn, others = (
-    score(np.array([_sum_drawn(x, rows) for rows in _draw(len(x))]))
-    for x in (values, constant)
-  )
-  bounds = {name: find_wilson(x, trials[name]) for name, x in scores.items()}
-  return _assemble(scores, drawn, bounds, baseline, others[next(iter(scores))])
 
 
-def _sum_drawn(values, rows):
-  # Faster than values[rows].sum(0), and in one thread.
-  times = np.bincount(rows, minlength=len(values))
-  return np.einsum('n,nm->m', times, values)
-
-
-def _assemble(values, drawn, bounds, baseline, others) -> dict[str, Any]:
-  """Returns the result of `compare`, given scores in resamples, [R] by metric."""
+def _compare(size, score, constant, bounds) -> dict[str, Any]:
+  """Returns the result of `compare`, given scores by rows, and their bounds."""
+  values, baseline = score(_ALL), constant(_ALL)
+  first = next(iter(values))
+  drawn = [score(x) for x in _draw(size)]
+  others = [constant(x)[first] for x in _draw(size)]
+  intervals = {
+    name: bounds[name]
+    if name in _SHARES
+    else find_interval([x[name] for x in drawn], bounds.get(name))
+    for name in values
+  }
+  # The share of resamples in which the constant does as well.
+  doubt = np.mean(np.less_equal([x[first] for x in drawn], others))
   return {
     'metrics': values,
-    'intervals': {
-      name: bounds[name]
-      if name in _SHARES
-      else find_interval(drawn[name], bounds.get(name))
-      for name in values
-    },
+    'intervals': intervals,
     'baseline': baseline,
-    # The share of resamples in which the constant does as well.
-    'doubt': float(np.mean(np.less_equal(drawn[next(iter(values))], others))),
+    'doubt': float(doubt),
   }
 
 
@@ -233,7 +227,7 @@ def score_sets(truth: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
 def compare_sets(
   labels: Sequence[str], truth: np.ndarray, chosen: np.ndarray
 ) -> dict[str, Any]:
-  """Scores sets of labels as `compare`, and as `classes` each label alone.
+  """Scores sets of labels as `compare`, and each label alone in `classes`.
 
   The constant is the set with the best micro F1 for all of these rows.
   """
@@ -257,12 +251,12 @@ def _count_sets(truth, chosen):
 
 
 def _divide_sets(sums):
-  there, given, hits = np.split(sums[..., :-2], 3, -1)  # [..., C]
+  there, given, hits = np.split(sums[:-2], 3)  # [C]
   both = there + given
   scores = (
-    2 * hits.sum(-1) / np.maximum(both.sum(-1), 1),
-    (2 * hits / np.maximum(both, 1)).mean(-1),
-    sums[..., -2] / sums[..., -1],
+    2 * hits.sum() / max(both.sum(), 1),
+    (2 * hits / np.maximum(both, 1)).mean(),
+    sums[-2] / sums[-1],
   )
   return dict(zip(OF_SETS, scores, strict=True))
 
@@ -312,8 +306,8 @@ def find_interval(
 ) -> list[float]:
   """Returns the 95 % interval of a score, [low, high].
 
-  It is the bootstrap's, by percentiles, but at least as wide as Wilson's: the
-  bootstrap alone would be sure of a score of 1 or 0, even from a single row.
+  It is the bootstrap's, but at least as wide as Wilson's: the bootstrap alone
+  would be sure of a score of 1 or 0, even from a single row.
   """
   low, high = np.quantile(drawn, _TAILS).tolist()
   least, most = bounds or (low, high)
@@ -335,7 +329,7 @@ def find_wilson(share: float, trials: float) -> list[float]:
 
 
 def _draw(size: int) -> Iterator[np.ndarray]:
-  """Yields the numbers of the rows of each resample, always the same ones."""
+  """Yields the rows of each resample, always the same ones."""
   random = np.random.default_rng(0)
   return (random.integers(0, size, size) for _ in range(_RESAMPLES))
 

@@ -1,6 +1,7 @@
 """What every run of fine-tuning leaves: scores, predictions, an export."""
 
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -20,18 +21,11 @@ from bert_jax.train import task
 from bert_jax.workdir import fingerprint, log, paths
 
 _MOST = 20  # classes that a model card names
-# Fields that the model does not depend on, or that mean nothing here, except for
-# those of its data.
-_LEFT_OUT = (
-  *('log.', 'checkpoint.', 'eval.', 'profile_steps', 'compute.', 'mesh.'),
-  *('data.', 'objective.', 'phases.max_predictions'),
+# Fields that the model depends on.
+_RECIPE = re.compile(
+  '(?!log|checkpoint|eval|profile|compute|mesh|objective|phases.max_pred|data)|'
+  'data.(input|text|pair|label|choices|heldout|max_docu|vocab_size|lower|strip)'
 )
-_DATA = frozenset(
-  f'data.{name}'
-  for name in 'input text pair label choices heldout max_documents vocab_size '
-  'lowercase strip_accents'.split()
-)
-
 _THRESHOLD = """`model.config.task_specific_params['bert_jax']`, tuned on dev; \
 transformers does not apply it"""
 
@@ -60,9 +54,8 @@ def finish(
 ):
   """Writes what a run leaves, and prints a summary.
 
-  Args:
-    params: trained parameters; may have padding rows.
-    predictions: {split: what was kept}, with `task.HELD_OUT` for dev.
+  `params` may have padding rows; `predictions` are what was kept of each split,
+  with `task.HELD_OUT` for dev.
   """
   vocab_size = model_config(config).vocab_size
   params = parameters.drop_padding_rows(params, vocab_size)
@@ -74,8 +67,7 @@ def finish(
     predicted[name], settings = this.decide(split, x, settings, name == 'dev')
   run = Run(this, config, workdir, data, params, predicted, settings, step)
   results = score(run)
-  path = paths.results(workdir)
-  files.write_json(path, results)
+  files.write_json(paths.results(workdir), results)
 
   def fill(new):
     for name, x in predicted.items():
@@ -96,10 +88,9 @@ def finish(
 def score(run: Run) -> dict[str, Any]:
   """Returns the content of `results.json`.
 
-  Returns:
-    What `Supervised.compare` returns for `dev`; `problem`, why the run learnt
-    nothing, or None; `counts`, predictions per split; `other`, the scores of
-    further splits with labels; and which run was scored.
+  This is what `Supervised.compare` returns for `dev`; `problem`, why the run learnt
+  nothing, or None; `counts`, predictions per split; `other`, the scores of further
+  splits with labels; and which run was scored.
   """
   this, data, c = run.task, run.data, run.config
   names = this.list_metrics(data.labels, c.finetuning)
@@ -200,11 +191,7 @@ def make_card(
 ) -> str:
   """Returns the model card, in Markdown with Hugging Face's metadata."""
   name = config.finetuning.glue or cards.name_paths(config.data.input)
-  fields = {
-    field: value
-    for field, value in flatten(config).items()
-    if field in _DATA or not field.startswith(_LEFT_OUT)
-  }
+  fields = {x: y for x, y in flatten(config).items() if _RECIPE.match(x)}
   predicts = this.predicts.format(len(labels))
   if not predicts and len(labels) > _MOST:
     predicts = f'one of {len(labels):,} classes, which `config.json` lists'

@@ -25,10 +25,6 @@ class RowTask(supervised.Supervised):
 
   Predictions are `chosen`, [N], and, except for numbers, `probability`, [N];
   for a user's JSONL file, also all `logits`, [N, C].
-
-  Attributes:
-    cut: the noun with which truncated rows are counted.
-    needed: the columns without which nothing can be read.
   """
 
   constant = (
@@ -36,8 +32,8 @@ class RowTask(supervised.Supervised):
     'mean of training'
   )
   takes_keep = True
-  cut = 'row'
-  needed: tuple[str, ...] = ('text',)
+  cut = 'row'  # with which truncated rows are counted
+  needed: tuple[str, ...] = ('text',)  # columns
 
   def read_file(self, source, split, path):
     columns = examples.Columns(
@@ -74,8 +70,8 @@ class RowTask(supervised.Supervised):
     """Writes SPLIT.tsv: id, label if known, prediction and probabilities."""
     known = [{'id': x} for x in split.list_ids()]
     if split.labels is not None:
-      for row, x in zip(known, split.labels, strict=True):
-        row['label'] = _name(labels, x)
+      truth = (_name(labels, x) for x in split.labels)
+      known = [x | {'label': y} for x, y in zip(known, truth, strict=True)]
     path = os.path.join(folder, f'{name}.tsv')
     write(path, list_rows(labels, predicted), known)
 
@@ -83,11 +79,9 @@ class RowTask(supervised.Supervised):
     """Reads a table by the training data's columns, unless others are named."""
     trained = job.model.head.columns
     trained = (*trained, '', '') if trained else (None, '', None)
-    names = [
-      default if given is None else given
-      for given, default in zip(job.columns, trained, strict=False)
-    ]
-    columns = examples.Columns(*names)._replace(label=job.label)
+    both = zip(job.columns, trained, strict=False)
+    columns = examples.Columns(*(y if x is None else x for x, y in both))
+    columns = columns._replace(label=job.label)
     if None in (getattr(columns, x) for x in self.needed):
       asked = ' and '.join(f'--{x}=COLUMN' for x in self.needed)
       raise errors.UserError(

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.finetuning import encode, metrics
+from bert_jax.finetuning import encode
 from bert_jax.model import classifier
 
 MOST = 20  # likeliest answers of a question that are listed
@@ -116,9 +116,7 @@ class Answers(NamedTuple):
 
   candidates: list[Candidates]
   texts: list[str]  # the chosen ones; '' is none
-  threshold: (
-    float | None
-  )  # odds above which there is no answer, if there may be
+  threshold: float | None  # odds above which there is none, if there may be
   scores: np.ndarray | None  # exact match and F1, [Q, 2], if they are known
 
 
@@ -130,31 +128,16 @@ def choose(
 ) -> Answers:
   """Chooses answers; `tune` also chooses the threshold with the best F1."""
   candidates = list_candidates(split, ranked)
+  best = [x.texts[0] if x.texts else '' for x in candidates]
+  odds = np.array([x.odds for x in candidates])
   threshold, right = settings.threshold, split.answers
   if threshold is not None and tune:
-    best = [x.texts[0] if x.texts else '' for x in candidates]
-    threshold = find_threshold(
-      np.array([x.odds for x in candidates]),
-      score(best, right)[:, 1],
-      np.array([bool(x) for x in right]),
-    )
+    answerable = np.array([bool(x) for x in right])
+    threshold = find_threshold(odds, score(best, right)[:, 1], answerable)
   most = np.inf if threshold is None else threshold
-  texts = [
-    x.texts[0] if x.texts and not x.odds > most else '' for x in candidates
-  ]
+  texts = ['' if y > most else x for x, y in zip(best, odds, strict=True)]
   scores = None if right is None else score(texts, right)
   return Answers(candidates, texts, threshold, scores)
-
-
-def compare(scores: np.ndarray, constant: np.ndarray) -> dict[str, Any]:
-  """Compares scores [Q, 2] with a constant's."""
-  size = len(scores)
-
-  def divide(sums):
-    return {'f1': sums[..., 1] / size, 'exact_match': sums[..., 0] / size}
-
-  trials = dict.fromkeys(('f1', 'exact_match'), size)
-  return metrics.compare_sums(scores, constant, divide, trials)
 
 
 def predict_constant(
@@ -199,19 +182,16 @@ def normalise(text: str) -> str:
 
 def compare_texts(answer: str, right: str) -> tuple[float, float]:
   """Returns (exact match, F1) of an answer and a right one, '' for none."""
-  answer, right = normalise(answer), normalise(right)
-  words, wanted = answer.split(), right.split()
-  exact = float(answer == right)
-  common = sum(
-    (collections.Counter(words) & collections.Counter(wanted)).values()
-  )
+  words, wanted = normalise(answer).split(), normalise(right).split()
+  exact = float(words == wanted)
+  common = collections.Counter(words) & collections.Counter(wanted)
   if not common:
     return exact, exact
-  return exact, 2 * common / (len(words) + len(wanted))
+  return exact, 2 * common.total() / (len(words) + len(wanted))
 
 
 def score(answers: Sequence[str], right: Sequence[Sequence[str]]) -> np.ndarray:
-  """Returns exact match and F1, [Q, 2], by the most similar right answers."""
+  """Returns exact match and F1, [Q, 2], by the most similar right answer."""
   scores = np.zeros((len(answers), 2))
   for row, answer, known in zip(scores, answers, right, strict=True):
     # As the script of 2.0 does; the script of 1.1 keeps empty answers.
@@ -228,9 +208,7 @@ def find_threshold(
   Like SQuAD 2.0's script, it maximises the mean F1. Of equally good thresholds
   it returns the lowest: the odds of a question, or less than all odds.
 
-  Args:
-    odds: of each question having no answer, [Q].
-    scores: F1 of each question's best answer, [Q].
+  `odds` are of having no answer, `scores` the best answers' F1, [Q].
   """
   order = np.argsort(odds, kind='stable')
   # The gain from answering a question: an unanswerable one loses its point.

@@ -17,8 +17,6 @@ from bert_jax.finetuning.readers import splits, squad
 from bert_jax.model import losses
 from bert_jax.runtime import files
 
-LABELS = 'start', 'end'
-
 
 class Spans(supervised.Supervised):
   """Answers to questions; predictions are `span_answers.Answers`."""
@@ -46,20 +44,18 @@ class Spans(supervised.Supervised):
     """Returns two outputs; checks that answers are known and, in 1.1, exist."""
     for split, content in contents.items():
       unknown = [x.id for x in content.units if x.answers is None]
-      if unknown and split != 'test':
-        count = errors.count(len(unknown), 'question')
-        raise errors.UserError(
-          f'{content.path}: the answers to {count} of {split} are not given, such '
-          f'as that to {unknown[0]!r}; only a test file may lack them.'
-        )
       without = [x.id for x in content.units if x.answers == ()]
-      if without and not source.unanswerable:
-        count = errors.count(len(without), 'question')
-        raise errors.UserError(
-          f'{content.path}: {count} of {split} without an answer, such as '
-          f'{without[0]!r}; use configs/squad.py:v2, in which they may.'
-        )
-    return LABELS
+      if unknown and split != 'test':
+        count, advice = len(unknown), 'only a test file may lack them.'
+        problem = f'whose answers are not given, such as {unknown[0]!r}'
+      elif without and not source.unanswerable:
+        count, advice = len(without), 'configs/squad.py:v2 allows them.'
+        problem = f'without an answer, such as {without[0]!r}'
+      else:
+        continue
+      what = f'{errors.count(count, "question")} of {split}'
+      raise errors.UserError(f'{content.path}: {what} {problem}; {advice}')
+    return 'start', 'end'
 
   def encode(self, how, content, labels, split=''):
     """Encodes questions; drops training questions whose answer is lost."""
@@ -132,11 +128,15 @@ class Spans(supervised.Supervised):
       span_answers.predict_constant(x.answers, unanswerable)
       for x in (train, split)
     }
-    scored = (
-      span_answers.score([x] * split.count(), split.answers) for x in constants
-    )
-    best = max(scored, key=lambda x: x[:, 1].mean())  # by F1
-    return span_answers.compare(predicted.scores, best)
+    size = split.count()
+    others = (span_answers.score([x] * size, split.answers) for x in constants)
+    best = max(others, key=lambda x: x[:, 1].mean())  # by F1
+
+    def divide(sums):
+      return {'f1': sums[1] / size, 'exact_match': sums[0] / size}
+
+    trials = dict.fromkeys(('f1', 'exact_match'), size)
+    return metrics.compare_sums(predicted.scores, best, divide, trials)
 
   def find_problem(self, scored, predicted):
     if not any(x.texts for x in predicted.candidates):
@@ -146,13 +146,10 @@ class Spans(supervised.Supervised):
 
   def write_split(self, folder, name, labels, split, predicted):
     """Writes the three files of Google's run_squad.py."""
-    candidates, unanswerable = (
-      predicted.candidates,
-      predicted.threshold is not None,
-    )
-    best = [span_answers.list_best(x, unanswerable) for x in candidates]
+    none, candidates = predicted.threshold is not None, predicted.candidates
+    best = [span_answers.list_best(x, none) for x in candidates]
     written = {'predictions': predicted.texts, 'nbest_predictions': best}
-    if unanswerable:
+    if none:
       written['null_odds'] = [x.odds for x in candidates]
     for kind, values in written.items():
       path = os.path.join(folder, f'{name}.{kind}.json')

@@ -123,10 +123,7 @@ def read_models(config: config_dict.ConfigDict) -> list[source.Source]:
 def read_tokenizer(
   c: config_dict.ConfigDict, models: Sequence[source.Source] | None = None
 ) -> Tokenizer:
-  """Returns the tokenizer of `init_from`, or else of `data.vocab`.
-
-  GPT's form adds its tokens. `models` are the run's, if they were read.
-  """
+  """Returns the tokenizer of the `models` of `init_from`, or of `data.vocab`."""
   models = read_models(c) if models is None else models
   tokenizer = models[0].tokenizer if models else _read_own_tokenizer(c.data)
   if c.finetuning.form == 'gpt':
@@ -216,9 +213,8 @@ def _take_over(config, labels, new: Any) -> tuple[Any, dict]:
   added = len(encode.GPT_TOKENS) if gpt else 0
   if words + added != wanted:
     raise errors.UserError(
-      f'init_from={config.init_from} has {words:,} words now, '
-      f'{wanted - added:,} when '
-      'the data was made; start again in another --workdir.'
+      f'init_from={config.init_from} has {words:,} words now, {wanted - added:,} '
+      'when the data was made; start again in another --workdir.'
     )
   params, facts = transfer.transfer(
     model, paths[0], new, wanted, fine_tuned.list_new_layers(config)

@@ -29,38 +29,22 @@ SUMS = 'cross_entropy', 'accuracy'  # of classes
 class Supervised(abc.ABC):
   """A task of fine-tuning, without state: one instance is enough.
 
-  Arguments and results are documented here, in a task only what is special. `f`
-  is `config.finetuning`; `labels` name the model's outputs, () for a number.
-
-  Attributes:
-    name: the value of config.task, or as `fine_tuned.name_task` returns it.
-    pipeline: its name on Hugging Face's hub, for the model card.
-    auto: class of transformers after `AutoModelFor`; '' if it has none, so that
-      nothing is exported.
-    predicts: what it predicts, for the card; '' is one of the labels.
-    constant: with which scores are compared, for the card.
-    counted: 'rows' or 'words', for the card.
-    unit: the noun for what files hold and what is resampled for intervals.
-    place: what identifies a unit, to print.
-    extension: of its files in the folder `predictions`.
-    outputs: extensions of the files that `bert_jax.predict` writes.
-    takes_label: whether --label names the labels of a file to score.
-    takes_keep: whether --keep names columns of a file to copy.
-    tuned: what a threshold that is tuned on dev means, a format; '' if none is.
+  `f` is `config.finetuning`; `labels` name the model's outputs, () for a number.
   """
 
-  name: str
-  pipeline: str
-  auto = ''
-  predicts = ''
+  name: str  # of config.task, or as `fine_tuned.name_task` returns it
+  pipeline: str  # on Hugging Face's hub, for the model card
+  auto = ''  # class of transformers after AutoModelFor; without, no export
+  predicts = ''  # for the card; '' is one of the labels
   constant = 'the commonest of training, or of the split if better'
-  counted = 'rows'
+  counted = 'rows'  # or 'words', for the card
+  # What files hold and intervals resample, and what identifies it, to print.
   unit, place = 'row', 'line'
-  extension = '.tsv'
-  outputs: tuple[str, ...] = table_files.EXTENSIONS
-  takes_label = True
-  takes_keep = False
-  tuned = ''
+  extension = '.tsv'  # of its files in the folder `predictions`
+  outputs: tuple[str, ...] = table_files.EXTENSIONS  # of `bert_jax.predict`
+  takes_label = True  # whether --label names the labels of a file to score
+  takes_keep = False  # whether --keep names columns of a file to copy
+  tuned = ''  # what a threshold that is tuned on dev means, a format
 
   # From files to rows.
 
@@ -86,8 +70,8 @@ class Supervised(abc.ABC):
   ) -> tuple[encode.Rows, dict[str, Any]]:
     """Returns the rows of a split, '' for a file to predict for, and facts.
 
-    These are `counts`, texts such as '12 rows', maybe `labels`, {class: its rows}
-    or {'min', 'max'} of numbers, and `warnings`, {what is wrong: names of units}.
+    These are `counts`, such as '12 rows', maybe `labels`, {class: its rows} or
+    {'min', 'max'} of numbers, and `warnings`, {what is wrong: names of units}.
     """
 
   def list_columns(self, source: splits.Source) -> tuple[str, ...]:
@@ -129,19 +113,17 @@ class Supervised(abc.ABC):
   ) -> tuple[tuple[str, ...], dict[str, Callable], float | None]:
     """Returns what `compute_sums` sums up.
 
-    Returns:
-      Names of the sums over `label_weights`, the first of which is the loss;
-      {name: (batch) -> its count} of further losses; and the first loss of
-      untrained parameters in nats, None if unknown.
+    These are the sums over `label_weights`, the first of which is the loss;
+    {name: (batch) -> its count} of further losses; and the loss of untrained
+    parameters in nats, None if unknown.
     """
     return SUMS, {}, math.log(module.outputs)
 
   def find_bias(self, rows: Any, count: int) -> np.ndarray:
     """Returns first biases of a head, float32 [C]; `count` is 0 for numbers.
 
-    They are the labels' log frequencies, or the mean of numbers. With a small
-    model's few updates, biases of 0 would still be far from what is right on
-    average, and its other weights would learn that instead.
+    They are the labels' log frequencies, or the mean of numbers, which in a small
+    model's few updates the other weights would learn instead.
     """
     if not count:
       return np.array([np.mean(rows.labels)], np.float32)
@@ -155,9 +137,8 @@ class Supervised(abc.ABC):
   ) -> tuple[Any, Any]:
     """Returns what is predicted for a split, and by which settings.
 
-    Args:
-      kept: what `Rows.keep` kept of their predictions.
-      settings: of `fine_tuned.get_settings`; tuned on these rows if `tune`.
+    `kept` is from `Rows.keep`, `settings` from `fine_tuned.get_settings`; they
+    are tuned on these rows if `tune`.
     """
     return kept, settings
 
@@ -178,9 +159,8 @@ class Supervised(abc.ABC):
   ) -> dict[str, Any]:
     """Scores the predictions for a labelled split.
 
-    Returns:
-      `metrics`, {metric: value}; with rows to take a constant from, `train`, what
-      `metrics.compare` returns, and more, such as scores of single classes.
+    Returns `metrics`, {metric: value}; with rows to take a constant from, `train`,
+    what `metrics.compare` does, and more, such as scores of single classes.
     """
 
   def find_problem(self, scored: dict[str, Any], predicted: Any) -> str | None:

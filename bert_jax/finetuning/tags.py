@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -204,7 +204,7 @@ def make_windows(
   cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
   rows, positions, counts = [], [], []
   for _, group in itertools.groupby(sentences, lambda x: x.document):
-    pieces, spans = _tokenize(tokenizer, list(group), room)
+    pieces, spans = _tokenize(tokenizer, group, room)
     for words in spans:
       begin, end = words[0][0], words[-1][1]
       spare = room - (end - begin)
@@ -222,29 +222,19 @@ def make_windows(
 def _tokenize(tokenizer, sentences, room):
   """Returns (pieces of a document, [[(begin, end) of a word], ...] of rows).
 
-  A word has at least one piece, and at most `room`.
+  A word has at least one piece and at most `room`, as has a row.
   """
   pieces: list[int] = []
   spans: list[list[tuple[int, int]]] = []
   for sentence in sentences:
-    words = []
+    spans.append([])
     for ids in tokenizer.ids(sentence.words):
       begin = len(pieces)
       pieces += ids[:room] or [tokenizer.unk_id]
-      words.append((begin, len(pieces)))
-    spans += _split(words, room)
+      if spans[-1] and len(pieces) - spans[-1][0][0] > room:
+        spans.append([])
+      spans[-1].append((begin, len(pieces)))
   return pieces, spans
-
-
-def _split(words, room) -> Iterator[list[tuple[int, int]]]:
-  """Yields the words of a sentence in parts of at most `room` pieces."""
-  part: list[tuple[int, int]] = []
-  for word in words:
-    if part and word[1] - part[0][0] > room:
-      yield part
-      part = []
-    part.append(word)
-  yield part
 
 
 def number_tags(
@@ -303,7 +293,7 @@ def find_entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
 def count_entities(
   truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, np.ndarray]:
-  """Returns {kind: numbers of hits, predicted and true entities, [N, 3]}.
+  """Returns {kind: hits, predicted and true entities of sentences, [N, 3]}.
 
   The kind is '' if there are no entities at all.
   """
@@ -336,8 +326,8 @@ def compare_entities(counts: np.ndarray) -> dict[str, Any]:
 
 
 def _divide(sums):
-  """Returns the scores [...] of sums of counts [..., 3]; 0 of nothing is 0."""
-  hits, given, there = np.moveaxis(sums, -1, 0)
+  """Returns the scores of sums of counts, [3]; 0 of nothing is 0."""
+  hits, given, there = sums
   return {
     'f1': 2 * hits / np.maximum(given + there, 1),
     'precision': hits / np.maximum(given, 1),

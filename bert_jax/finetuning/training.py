@@ -1,7 +1,7 @@
 """What a run of fine-tuning learns from: its data, as the training loop takes them.
 
-The files are read at each start. A run keeps its tokenizer, and hashes of the rows
-that it began with.
+The files are read at each start. A run keeps its tokenizer, and in its checkpoints
+hashes of the rows, without which it does not go on.
 """
 
 import functools
@@ -123,51 +123,24 @@ def check_input(this: supervised.Supervised, config: config_dict.ConfigDict):
 def open_data(
   this: supervised.Supervised, config: config_dict.ConfigDict, workdir: str
 ) -> Data:
-  """Reads a run's files, and prints what they hold.
-
-  Raises:
-    errors.UserError: also if they have changed since the run began.
-  """
+  """Reads a run's files, and prints what they hold."""
   folder, begun = paths.own_data(workdir), claim.is_final(workdir)
   if begun:
-    tokenizer = manifest_file.load_tokenizer(folder)
+    data = read(this, config, manifest_file.load_tokenizer(folder))
   else:
-    tokenizer = starting.read_tokenizer(config)
-  data = read(this, config, tokenizer)
-  if begun:
-    was = manifest_file.read(folder, 'splits')['splits']
-    _check_same(was, data.manifest['splits'], workdir)
-  elif distributed.is_first():
-    _keep(folder, data)
+    data = read(this, config, starting.read_tokenizer(config))
+  if not begun and distributed.is_first():
+    about = {'version': bert_jax.__version__, 'recipe': _get_recipe(data)}
+    storage.make_folder(folder)
+    vocabulary.write(folder, data.tokenizer)
+    manifest_file.write(folder, about | data.manifest)
   print('\n'.join(describe(this, data.manifest)), flush=True)
   return data
 
 
-def _keep(folder, data):
-  about = {'version': bert_jax.__version__, 'recipe': _get_recipe(data)}
-  with errors.explaining(f'cannot write {folder}'):
-    storage.make_folder(folder)
-    vocabulary.write(folder, data.tokenizer)
-    manifest_file.write(folder, about | data.manifest)
-
-
 def _get_recipe(data) -> dict[str, Any]:
-  """Returns what makes a tokenizer of a vocabulary."""
   names = 'lowercase', 'strip_accents', 'added'
   return {name: getattr(data.tokenizer, name) for name in names}
-
-
-def _check_same(was: dict[str, dict], now: dict[str, dict], workdir: str):
-  changed = [
-    x['path']
-    for split, x in (was | now).items()
-    if was.get(split, {}).get('sha256') != now.get(split, {}).get('sha256')
-  ]
-  if changed:
-    raise errors.UserError(
-      f'the input has changed since {workdir} began ({errors.listing(changed)}); '
-      'use another --workdir, or put the old files back.'
-    )
 
 
 def make_objective(

@@ -9,7 +9,6 @@ import pytest
 from bert_jax.config import recipes
 from bert_jax.finetuning import batches
 from bert_jax.train import task
-from tests import models
 from tests.finetuning import made
 
 # 300 rows in batches of 8, four times each.
@@ -130,23 +129,3 @@ def test_predictions_are_put_in_the_order_of_the_rows(
   c = made.configure(tmp_path, texts)
   found, phase, _, data = made.make_task(c, tmp_path)
   made.check_order(found, phase, data)
-
-
-@pytest.mark.slow
-def test_a_run_compiles_all_lengths_first(tmp_path, capsys, monkeypatch):
-  monkeypatch.setattr(batches, 'pays', lambda *_: True)
-  bert = dataclasses.replace(made.BERT, max_positions=64)
-  source = str(tmp_path / 'source')
-  params = models.make_params(bert)
-  made.hugging_face.export(source, params, bert, models.TOKENIZER)
-  rng = np.random.default_rng(0)
-  rows = [f'{"the " * rng.integers(0, 60)}{x},{x}' for x in ('cat', 'dog') * 90]
-  texts = made.write_csv(tmp_path / 'texts', train=rows[:160], dev=rows[160:])
-  c = made.make_config(source, texts, **{'log.every': 1, 'eval.every': 10})
-  c.phases.seq_length, c.finetuning.epochs = (64,), 2.0
-  run = made.train(c, tmp_path)
-  assert len(made.list_logged(run, 'train')) == 40
-  found = [x['step'] for x in made.list_logged(run, 'eval')]
-  assert found == [10, 20, 30, 40]
-  out = capsys.readouterr().out
-  assert out.index('programs in ') < out.index('step 1/')

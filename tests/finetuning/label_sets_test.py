@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import errors, predict
+from bert_jax import errors
 from bert_jax.finetuning import label_sets, supervised, training
-from bert_jax.inference import source
 from tests.finetuning import made
 
 ROWS = [
@@ -98,6 +97,7 @@ def run(tmp_path_factory):
   return made.train(configure(root), root)
 
 
+@pytest.mark.slow
 def test_a_run_learns_sets_and_its_export_is_the_same_model(run):
   found = made.read_json(run, 'results.json')
   assert found['task'] == 'multi_label' and found['problem'] is None
@@ -126,6 +126,7 @@ def test_a_run_learns_sets_and_its_export_is_the_same_model(run):
   ]
 
 
+@pytest.mark.slow
 def test_predictions_for_a_file_are_scored_as_at_the_end_of_a_run(
   run, tmp_path
 ):
@@ -150,10 +151,3 @@ def test_predictions_for_a_file_are_scored_as_at_the_end_of_a_run(
   made.predict(run, output, str(tmp_path / 'y.csv'), '--label=prediction')
   with pytest.raises(errors.UserError, match="'probability_cat' is written"):
     made.predict(run, output, str(tmp_path / 'y.csv'), '--keep=probability_cat')
-
-
-def test_texts_are_labelled_from_python(run):
-  model = source.read(run)
-  found = predict.predict_texts(model, np.array(['cat', 'the the']))
-  assert [x['prediction'] for x in found] == [['cat', 'pet'], []]
-  assert found[0]['probabilities']['cat'] > found[1]['probabilities']['cat']

@@ -2,16 +2,12 @@
 
 import csv
 
-import numpy as np
 import pytest
 
-from bert_jax import errors, main, param_names, tasks
+from bert_jax import main, tasks
 from bert_jax.config import recipes
-from bert_jax.finetuning import classes, outcome, training
-from bert_jax.inference import source
+from bert_jax.finetuning import outcome
 from bert_jax.runtime import files, storage
-from bert_jax.train import task
-from tests import models
 from tests.finetuning import made
 
 
@@ -31,49 +27,6 @@ def check_predict(workdir, texts, tmp_path):
   rows = csv.DictReader(lines, delimiter='\t')
   assert [row['prediction'] for row in rows] == found
   return found
-
-
-def test_results_that_cannot_be_written_are_one_line(tmp_path, monkeypatch):
-  monkeypatch.setattr(outcome, 'score', lambda run: {})
-  (tmp_path / 'results.json').mkdir()
-  data = training.Data({'dev': None}, (), models.TOKENIZER, {})
-  params = models.make_params(made.BERT)
-  with pytest.raises(errors.UserError, match='cannot write .*results.json: Is'):
-    outcome.finish(
-      classes.TASK,
-      made.make_config('', '', **{'data.vocab_size': 11}),
-      data,
-      str(tmp_path),
-      params,
-      {task.HELD_OUT: {}},
-      0,
-    )
-
-
-@pytest.mark.slow
-def test_a_bilstm_on_a_frozen_encoder_leaves_it_bit_for_bit(tmp_path, capsys):
-  c = make_config(
-    tmp_path,
-    **{
-      'model.bilstm': 8,
-      'optimizer.freeze': '^(embeddings|encoder)/',
-      'finetuning.epochs': 2.0,
-    },
-  )
-  run = made.train(c, tmp_path)
-  out = capsys.readouterr().out
-  assert '  bilstm: new, the source has none\n' in out
-  assert '  no export: BERT of Hugging Face has no model with a BiLSTM\n' in out
-  trained, given = source.read(run), source.read(c.init_from)
-  ours = param_names.flatten(trained.params)
-  assert set(ours) == {
-    name for name in param_names.flatten(given.params) if 'mlm' not in name
-  }
-  for name, x in param_names.flatten(given.params).items():
-    if name in ours:
-      np.testing.assert_array_equal(ours[name], x)
-  assert trained.head.bilstm['forward_1']['ii']['kernel'].shape == (16, 8)
-  check_predict(run, tmp_path / 'texts', tmp_path)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from bert_jax.finetuning import choices, classes, row_task
+from bert_jax.finetuning import classes, row_task
 from bert_jax.finetuning.readers import table_files
 from bert_jax.inference import padding
 from tests import peak
@@ -21,15 +21,6 @@ def make_encoded(rows):
   return padding.Encoded(np.zeros(rows), ends, np.ones(rows, int))
 
 
-def test_small_and_large_numbers_are_read_as_they_were_predicted(tmp_path):
-  found = np.array([3.2e-5, 123456.78, -1e-9], np.float32)
-  split = classes.TextRows(make_encoded(3), None, True, ['0', '1', '2'])
-  classes.TASK.write_split(str(tmp_path), 'dev', (), split, {'chosen': found})
-  rows = read(tmp_path / 'dev.tsv')
-  values = np.array([row['prediction'] for row in rows], np.float32)
-  np.testing.assert_allclose(values, found, rtol=1e-7)
-
-
 def test_the_probability_of_one_of_many_classes_is_kept(tmp_path):
   labels = tuple(f'say "{i}"' for i in range(3))
   split = classes.TextRows(make_encoded(1), np.array([1]), False, ['7'])
@@ -38,16 +29,6 @@ def test_the_probability_of_one_of_many_classes_is_kept(tmp_path):
   [row] = read(tmp_path / 'dev.tsv')
   assert list(row.values()) == ['7', 'say "1"', 'say "2"', '4.2e-05']
   assert list(row) == ['id', 'label', 'prediction', 'probability']
-
-
-def test_choices_have_their_probability(tmp_path):
-  split = choices.ChoiceRows(make_encoded(2), None, 2)
-  logits = {'logits': np.array([[0, np.log(9999)]], np.float32)}
-  kept = split.keep(None, np.arange(1), logits)
-  choices.TASK.write_split(str(tmp_path), 'dev', (), split, kept)
-  [row] = read(tmp_path / 'dev.tsv')
-  assert (row['id'], row['prediction']) == ('0', '1')
-  assert float(row['probability']) == pytest.approx(0.9999, abs=1e-6)
 
 
 def test_predictions_for_a_file_have_no_quotes(tmp_path):

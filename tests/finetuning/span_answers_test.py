@@ -110,26 +110,6 @@ def test_a_constant_is_the_commonest_answer_or_none():
   assert span_answers.predict_constant(answers, unanswerable=False) == 'a'
 
 
-def test_intervals_are_those_of_a_mean():
-  scores = np.array([[1.0, 1.0], [0.0, 0.5]] * 200)
-  scored = span_answers.compare(scores, np.zeros((400, 2)))
-  assert scored['metrics'] == {'f1': 0.75, 'exact_match': 0.5}
-  assert scored['doubt'] == 0
-  found = scored['intervals']
-  low, high = found['exact_match']
-  # 0.5 give or take 1.96 * 0.5 / 20
-  assert (low, high) == pytest.approx((0.451, 0.549), abs=0.01)
-  # As wide as that of a share, though half of the rows have 0.5: 1.96 * 0.433 / 20
-  low, high = found['f1']
-  assert (low, high) == pytest.approx((0.7053, 0.7899), abs=0.01)
-  # Twenty right answers are not certain, nor is what a constant gets, too.
-  right = np.ones((20, 2))
-  scored = span_answers.compare(right, right)
-  for low, high in scored['intervals'].values():
-    assert (low, high) == pytest.approx((0.8389, 1), abs=1e-4)
-  assert scored['doubt'] == 1
-
-
 @pytest.mark.parametrize(
   ('answer', 'right', 'expected'),
   [

@@ -1,8 +1,6 @@
 """Tests of answering questions, from files to whole runs of a tiny model."""
 
-import dataclasses
 import json
-import os
 import types
 import unicodedata
 
@@ -97,90 +95,33 @@ def make_config(root, unanswerable=False, **changes):
   )
 
 
-@pytest.fixture(scope='module')
-def run(tmp_path_factory):
-  """Returns the working directory of a finished run."""
-  root = tmp_path_factory.mktemp('spans')
-  return made.train(make_config(root), root)
-
-
-@pytest.fixture(scope='module')
-def unsure(tmp_path_factory):
-  """Returns that of one whose questions may have no answer."""
-  root = tmp_path_factory.mktemp('unsure')
-  return made.train(make_config(root, True), root)
-
-
 @pytest.mark.slow
-def test_a_run_learns_to_answer_and_says_how_well(run, unsure):
-  found = made.read_json(unsure, 'results.json')
+def test_a_run_learns_to_answer_and_its_export_predicts(tmp_path):
+  run = made.train(make_config(tmp_path, unanswerable=True), tmp_path)
+  found = made.read_json(run, 'results.json')
   assert found['metrics']['f1'] > 0.9
   assert found['baseline'] == {'f1': 0.25, 'exact_match': 0.25}  # never answers
-  found = made.read_json(run, 'results.json')
-  assert found['metrics'] == {'f1': 1, 'exact_match': 1}
-  wilson = pytest.approx([0.8389, 1], abs=1e-4)
-  assert found['intervals'] == {'f1': wilson, 'exact_match': wilson}
-  # It always answers CAT.
-  assert found['baseline'] == {'f1': 0.5, 'exact_match': 0.5}
-  assert found['problem'] is None and found['threshold'] is None
-  assert found['counts'] == {'train': 48, 'dev': 20}
-  last = made.list_logged(run, 'eval')[-1]
-  assert last['f1'] == last['exact_match'] == 1 and last['accuracy'] > 0.9
-
-
-@pytest.mark.slow
-def test_predictions_are_files_of_the_evaluation_scripts(run, unsure):
-  answers = made.read_json(run, 'predictions', 'dev.predictions.json')
+  names = 'predictions', 'nbest_predictions', 'null_odds'
+  answers, best, odds = (
+    made.read_json(run, 'predictions', f'dev.{x}.json') for x in names
+  )
   assert list(answers)[:3] == ['q0', 'q1', 'q2']  # in the order of the file
-  assert answers == {f'q{i}': ('CAT', 'DOG')[i % 2] for i in range(20)}
-  best = made.read_json(run, 'predictions', 'dev.nbest_predictions.json')['q1']
-  assert best[0]['text'] == 'DOG' and len(best) > 3
-  assert sum(x['probability'] for x in best) == pytest.approx(1)
-  assert '' not in [x['text'] for x in best]
-  names = set(os.listdir(os.path.join(run, 'predictions')))
-  assert names == {'dev.predictions.json', 'dev.nbest_predictions.json'}
-  odds = made.read_json(unsure, 'predictions', 'dev.null_odds.json')
-  threshold = made.read_json(unsure, 'results.json')['threshold']
-  for name, answer in made.read_json(
-    unsure, 'predictions', 'dev.predictions.json'
-  ).items():
-    assert (odds[name] > threshold) == (answer == '')
-
-
-@pytest.mark.slow
-def test_the_export_is_the_run_with_its_threshold(unsure):
-  head = made.read_with_export(unsure)[1].head
-  threshold = made.read_json(unsure, 'results.json')['threshold']
-  assert head.task == 'spans' and head.settings == (3, 2, 3, threshold)
-  assert head.max_length == 16
-  found = made.read_json(unsure, 'export', 'config.json')
-  assert found['architectures'] == ['BertForQuestionAnswering']
-  card = '\n'.join(made.read_lines(unsure, 'export', 'README.md'))
-  assert 'AutoModelForQuestionAnswering' in card
-  assert 'pipeline_tag: question-answering' in card
-
-
-@pytest.mark.slow
-def test_a_file_is_answered(unsure, tmp_path):
+  assert sum(x['probability'] for x in best['q1']) == pytest.approx(1)
+  for name, answer in answers.items():
+    assert (odds[name] > found['threshold']) == (answer == '')
+  head = made.read_with_export(run)[1].head
+  assert head.settings == (3, 2, 3, found['threshold'])
   rows = [
     ('a', 'dog', 'the the DOG Cats the', ()),
     ('b', 'cat', 'the the Dogs the', ()),
     ('c', 'cat', '', ()),
   ]
   given = write_squad(tmp_path / 'in.json', rows)
-  output = str(tmp_path / 'new' / 'out.json')
-  made.predict(f'{unsure}/export', given, output)
-  assert made.read_json(output) == {'a': 'DOG', 'b': '', 'c': ''}
+  made.predict(f'{run}/export', given, tmp_path / 'out.json')
+  assert made.read_json(tmp_path, 'out.json') == {'a': 'DOG', 'b': '', 'c': ''}
   # The file has the right answers, so it is scored.
-  scored = made.read_json(tmp_path / 'new' / 'out.scores.json')
+  scored = made.read_json(tmp_path / 'out.scores.json')
   assert scored['metrics'] == {'f1': 2 / 3, 'exact_match': 2 / 3}
-  with pytest.raises(errors.UserError, match='does not end in .json'):
-    made.predict(unsure, given, tmp_path / 'out.csv')
-
-
-def make_module():
-  c = dataclasses.replace(made.BERT, dropout=0.0, attention_dropout=0.0)
-  return classifier.Tagger(c, 2, 0.0)
 
 
 def make_batch():
@@ -218,53 +159,42 @@ def test_every_possible_answer_is_ranked_and_no_other():
   np.testing.assert_array_equal(found['nulls'], logits[:, 0])
 
 
-def compute(batch):
-  params = models.make_params(made.BERT)
-  params = {name: params[name] for name in ('embeddings', 'encoder')}
-  kernel = np.linspace(-1, 1, 16, dtype=np.float32).reshape(8, 2)
-  params['classifier'] = {'kernel': kernel, 'bias': np.ones(2, np.float32)}
+def compute(monkeypatch, logits, **changes):
+  monkeypatch.setattr(spans.supervised, 'apply', lambda *_: logits)
   asked = classifier.Spans(128, 64, 3, None)
-  sums, ranked = jax.jit(
-    lambda p, b: spans.TASK.compute_sums(make_module(), p, b, None, asked)
-  )(params, batch)
-  return {name: float(x) for name, x in sums.items()}, ranked, params
+  batch = make_batch() | changes
+  size = ((0, 0), (0, logits.shape[1] - batch['input_ids'].shape[1]))
+  for name in ('input_ids', 'input_mask', 'segment_ids'):
+    batch[name] = jnp.pad(batch[name], size)
+  return spans.TASK.compute_sums(None, None, batch, None, asked)
 
 
-def test_the_loss_is_the_mean_of_those_of_the_first_and_the_last_token():
-  batch = make_batch()
-  sums, _, params = compute(batch)
-  logits = make_module().apply({'params': params}, batch)
-  likely = np.asarray(jax.nn.log_softmax(logits[:1], axis=1))
+LOGITS = np.random.default_rng(0).normal(size=(2, 7, 2)).astype(np.float32)
+
+
+def test_the_loss_is_the_mean_of_those_of_the_first_and_the_last_token(
+  monkeypatch,
+):
+  sums, ranked = compute(monkeypatch, LOGITS)
+  likely = np.asarray(jax.nn.log_softmax(LOGITS[:1], axis=1))
   expected = -(likely[0, 3, 0] + likely[0, 4, 1]) / 2
-  likely = np.asarray(jax.nn.log_softmax(logits[1:, :5], axis=1))
+  likely = np.asarray(jax.nn.log_softmax(LOGITS[1:, :5], axis=1))
   expected -= (likely[0, 0, 0] + likely[0, 0, 1]) / 2
   assert sums['cross_entropy'] == pytest.approx(expected, rel=1e-5)
+  longer = np.pad(LOGITS, ((0, 0), (0, 9), (0, 0)), constant_values=3)
+  more, again = compute(monkeypatch, longer)
+  assert more['cross_entropy'] == pytest.approx(expected, rel=1e-5)
+  np.testing.assert_array_equal(ranked['firsts'][0, :4], again['firsts'][0, :4])
 
 
-def test_rows_of_weight_0_and_padding_change_nothing():
-  batch = make_batch() | {'label_weights': jnp.array([1.0, 0.0])}
-  other = batch | {'labels': batch['labels'].at[1].set(4)}
-  sums, ranked, _ = compute(batch)
-  assert compute(other)[0] == sums
-  two = {'starts', 'labels'}
-  longer = {
-    name: jnp.pad(x, ((0, 0), (0, 9))) if x.ndim > 1 and name not in two else x
-    for name, x in batch.items()
-  }
-  more, again, _ = compute(longer)
-  assert more['cross_entropy'] == pytest.approx(sums['cross_entropy'], rel=1e-5)
-  np.testing.assert_array_equal(ranked['firsts'][0, :5], again['firsts'][0, :5])
-
-
-def test_answers_that_are_all_the_same_or_not_finite_are_a_problem():
-  some = span_answers.Candidates(['cat'], np.zeros((1, 2)), np.zeros(2))
-  none = span_answers.Candidates([], np.zeros((0, 2)), np.zeros(2))
-  for candidates, problem in (
-    ([none, none], 'no answer has a finite score'),
-    ([some, none], 'all 2 predictions are the same'),
-  ):
-    found = span_answers.Answers(candidates, ['cat', 'cat'], None, None)
-    assert spans.TASK.find_problem({}, found) == problem
+def test_rows_of_weight_0_change_nothing(monkeypatch):
+  weights = {'label_weights': jnp.array([1.0, 0.0])}
+  other = make_batch()['labels'].at[1].set(4)
+  found = [
+    compute(monkeypatch, LOGITS, **weights, **x)[0]
+    for x in ({}, {'labels': other})
+  ]
+  assert found[0] == found[1] and found[0]['cross_entropy'] > 0
 
 
 def test_a_constant_is_the_commonest_answer_of_training_or_of_the_split():
@@ -277,20 +207,6 @@ def test_a_constant_is_the_commonest_answer_of_training_or_of_the_split():
   assert scored['baseline'] == {'f1': 0.75, 'exact_match': 0.75}  # of b
   # As predict has it, which knows no training rows.
   assert spans.TASK.compare((), (), split, found, split) == scored
-
-
-def test_held_out_questions_are_collected_once_each(tmp_path):
-  batches, phase, c, data = made.make_task(make_config(tmp_path), tmp_path)
-  split = data.splits['dev']
-  assert split.size > len(split.ids)  # some questions have two windows
-  kept = None
-  for i in range(batches.eval_batches(phase)):
-    batch = batches.eval_batch(phase, i)
-    # A model that is always right, where the answer is in the window.
-    hit = jax.nn.one_hot(batch['labels'], phase.seq_length, axis=1) * 9
-    ranked = span_answers.rank(hit, batch, c.finetuning.max_answer_length)
-    kept = batches.collect(kept, phase, i, jax.device_get(ranked))
-  assert batches.score(kept) == {'f1': 1, 'exact_match': 1}
 
 
 def read(c):
@@ -343,7 +259,7 @@ def test_the_second_answer_is_learnt_if_the_first_is_misplaced(tmp_path):
   ('known', 'message'),
   [
     (True, "1 question of train without an answer, such as 'a'; "),
-    (False, "answers to 1 question of train are not given, .* 'a'"),
+    (False, "1 question of train whose answers are not given, such as 'a'; on"),
   ],
 )
 def test_training_needs_answers(tmp_path, known, message):
@@ -371,45 +287,22 @@ def test_a_test_file_with_empty_lists_of_answers_is_only_predicted(
   assert test.ids == ['a'] and test.answers is None and test.labels is None
   assert 'test: 1 question (answers: unknown), 1 pass' in lines[-1]
   path.rename(tmp_path / 'questions' / 'dev.json')
-  with pytest.raises(errors.UserError, match='1 question of dev are not given'):
+  with pytest.raises(
+    errors.UserError, match='1 question of dev whose answers are not'
+  ):
     read(c)
 
 
-def test_without_a_dev_file_passages_are_held_out(tmp_path):
-  c = make_config(tmp_path)
-  (tmp_path / 'questions' / 'dev.json').unlink()
-  c.data.heldout = 0.5
-  splits = read(c)[0].splits
-  train, dev = splits['train'], splits['dev']
-  assert dev.ids and train.ids and not set(dev.ids) & set(train.ids)
-  assert not set(dev.passages) & set(train.passages)
-
-
-# (passage, answer) as they stand in files of several languages.
 PASSAGES = (
-  ('The Café, in São Paulo.', 'São Paulo'),
   ('Cafe\u0301 Zoe\u0308 was open.', 'Zoe\u0308'),
   ('2010年に京都は世界遺産になった。', '京都'),
-  ('京都は古都である。', '古都'),
-  ('서울은 대한민국의 수도이다.', '대한민국'),
   ('В 1812 году — Москва́ горела', 'Москва́'),
-  ('القاهرة عاصمة مِصْر الحديثة', 'مِصْر'),
-  ('भारत की राजधानी नई दिल्ली है।', 'नई दिल्ली'),
   ('It cost\u00a0US$\u200b1,500\x00 then', 'US$\u200b1,500'),
-  ('ﬁve ﬂags', 'ﬁve'),
-  ('İstanbul is large', 'İstanbul'),
+  ('ﬁve ﬂags in İstanbul', 'ﬁve'),
 )
-
-
 # Each character is a piece, as it is, and lower-cased and decomposed.
-CHARACTERS = sorted(
-  {c for passage, _ in PASSAGES for c in passage}
-  | {
-    c
-    for passage, _ in PASSAGES
-    for c in unicodedata.normalize('NFD', passage.lower())
-  }
-)
+TEXT = ''.join(passage for passage, _ in PASSAGES)
+CHARACTERS = sorted({*TEXT, *unicodedata.normalize('NFD', TEXT.lower())})
 VOCAB = (*tokenizer.SPECIAL, *CHARACTERS, *(f'##{c}' for c in CHARACTERS))
 
 

@@ -11,7 +11,7 @@ from bert_jax import errors, main, param_names
 from bert_jax.finetuning import starting
 from bert_jax.inference import fine_tuned, source
 from bert_jax.interop import hugging_face
-from bert_jax.model import classifier
+from bert_jax.model import classifier, parameters
 from bert_jax.workdir import checkpoint_reader, paths
 from tests import models
 from tests.finetuning import made
@@ -21,13 +21,6 @@ def make_config(**changes):
   c = made.make_config('', '', **changes)
   c.model.num_layers = 12
   return c
-
-
-def test_a_model_with_other_segments_than_two_is_refused(tmp_path):
-  path, *_ = made.write_model(tmp_path / 'three', type_vocab_size=3)
-  c = make_config(init_from=path)
-  with pytest.raises(errors.UserError, match='has 3 segment embeddings'):
-    starting.take_model(c, str(tmp_path / 'run'))
 
 
 def test_the_top_layers_and_the_pooler_start_anew():
@@ -125,16 +118,18 @@ def test_another_kind_of_head_is_left_out_and_this_is_said(
   assert field in out and 'classifier: new, the source has none' in out
 
 
-def test_the_head_after_a_bilstm_is_no_head_without_one(tmp_path, monkeypatch):
-  model = source.read(write_head(tmp_path / 'source'))
-  head = model.head._replace(bilstm={'forward_0': {}})
-  model = model._replace(head=head)
-  monkeypatch.setattr(starting.source, 'read', lambda path: model)
-  assert head.lstm_units == 4
-  np.testing.assert_array_equal(start('RUN', 8)['kernel'], 0)
+def test_only_what_the_source_lacks_is_drawn():
+  layers = {'layer_0': {'w': np.ones(2)}, 'layer_1': {'w': np.ones(2)}}
+  drawn = {'encoder': layers, 'classifier': {'w': np.ones(2)}}
+  init = parameters.skip_layers(lambda key: drawn, '^encoder/layer_1/')
+  kept = {name: x.all() for name, x in param_names.flatten(init(None)).items()}
+  assert sorted(kept.values()) == [False, True, True]
+  assert not kept['encoder/layer_0/w']
 
 
-def test_random_weights_have_no_source():
+def test_random_weights_have_no_source_but_need_a_vocabulary():
+  with pytest.raises(errors.UserError, match='init_from is empty; name a tra'):
+    starting.read_tokenizer(make_config())
   assert starting.make_start(make_config(), ('a', 'b'), None) is None
   kernel = np.zeros((8, 2), np.float32)
   new = {'x': kernel, 'classifier': {'kernel': kernel, 'bias': kernel[0]}}

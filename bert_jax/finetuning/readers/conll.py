@@ -244,23 +244,22 @@ def _count_comments(block, lines, how: _Layout) -> int:
 
 def _take(path, rows, top: _Row, index, blank=True) -> list[str]:
   """Returns a column of rows, all of which have as many as the row `top`."""
-  width = len(top) - 1
+  width, taken = len(top) - 1, []
   there = -width <= index < width
-  if there and {*map(len, rows)} == {len(top)}:
-    taken = [x[index if index < 0 else index + 1] for x in rows]
-    if blank or all(map(str.strip, {*taken})):
-      return taken
   for number, *columns in rows:
-    problem = ''
     if len(columns) != width:
-      advice = 'give each word a line, and all lines equally many'
-      problem = f'line {top[0]} has {width}; {advice}'
+      problem = (
+        f'line {top[0]} has {width}; give each word a line, and all lines '
+      )
+      problem += 'equally many'
     elif not there or not (blank or columns[index].strip()):
       problem = f'none with number {index}; correct that line, or the number'
-    if problem:
-      count = errors.count(len(columns), 'column')
-      raise errors.at_line(path, number, f'has {count}, {problem}.')
-  raise AssertionError
+    else:
+      taken.append(columns[index])
+      continue
+    count = errors.count(len(columns), 'column')
+    raise errors.at_line(path, number, f'has {count}, {problem}.')
+  return taken
 
 
 def _refuse_sentences(path, words):

@@ -71,8 +71,7 @@ class Examples(splits.Content):
     ]
 
   def check_labelled(self, split: str):
-    missing = [x.line for x in self.units if x.label == '']
-    if missing:
+    if missing := [x.line for x in self.units if x.label == '']:
       count = errors.count(len(missing), 'row')
       raise errors.UserError(
         f'{self.path}: {count} of {split} without a label, the first in line '
@@ -90,7 +89,10 @@ def read_glue(name: str, split: str, path: str) -> Examples:
   rows = choose_columns(table, columns, not test)
   if not test:
     return rows
-  ids = _read_ids(table)
+  name = next((x for x in ('index', 'id') if x in table.names), None)
+  ids = [x.id for x in rows.units]
+  if name:
+    ids = [str(row.get(name)).strip() for _, row in table.rows]
   units = [x._replace(id=y) for x, y in zip(rows.units, ids, strict=True)]
   return dataclasses.replace(rows, units=units)
 
@@ -160,24 +162,8 @@ def get_text(table: table_files.Table, line: int, row: dict, name: str) -> str:
   return value
 
 
-def _read_ids(table) -> list[str]:
-  name = next((x for x in ('index', 'id') if x in table.names), None)
-  if name is None:
-    return [str(i) for i in range(len(table.rows))]
-  lines: dict[str, int] = {}
-  for line, row in table.rows:
-    number = str(row.get(name)).strip()
-    first = lines.setdefault(number, line)
-    if first != line:
-      raise errors.UserError(
-        f'{table.path}: lines {first} and {line} have the same {name} '
-        f'{number!r}; each row needs its own.'
-      )
-  return list(lines)
-
-
 def list_classes(rows: Examples) -> tuple[str, ...]:
-  """Returns the labels of rows, each once, sorted; whole numbers by value."""
+  """Returns the labels of rows, sorted; whole numbers by value."""
   for x in rows.units:
     if not table_files.fits_tsv(x.label):
       problem = f'has the label {x.label!r}; give one without tab or line feed.'
@@ -194,8 +180,7 @@ def number_labels(rows: Examples, labels: Sequence[str]) -> np.ndarray:
   if not labels:
     return np.array([_number(rows.path, x) for x in rows.units], np.float32)
   index = {label: i for i, label in enumerate(labels)}
-  unknown = [x for x in rows.units if x.label not in index]
-  if unknown:
+  if unknown := [x for x in rows.units if x.label not in index]:
     first, count = unknown[0], errors.count(len(unknown), 'such row')
     problem = f'has the label {first.label!r}, which is not learnt ({count})'
     advice = f'known are {errors.listing(labels)}. Correct it, or train on it.'

@@ -40,11 +40,6 @@ class Glue:
   others: Mapping[str, str] | None = None
 
   @property
-  def training_files(self) -> tuple[str, ...]:
-    """Returns the names that the training file may have."""
-    return self.files['train'], *filter(None, [self.published.get('train')])
-
-  @property
   def submissions(self) -> Mapping[str, str]:
     return self.others or {'test': f'{self.folder}.tsv'}
 

@@ -27,7 +27,7 @@ class LabelLists(examples.Examples):
   def list_labels(self, source):
     """Returns each row's rarest label; its number if it is a label's first.
 
-    Such a row is not held out, so that each label is learnt from a row.
+    Such a row is not held out, so that each label is learnt.
     """
     counts = collections.Counter(y for x in self.units for y in x.label)
     seen: set[str] = set()

@@ -61,10 +61,6 @@ def get_source(config: config_dict.ConfigDict) -> Source:
 
 def find_glue(name: str) -> glue.Glue | None:
   """Returns the GLUE task of a name; None for '', other data."""
-  if name and name not in glue.TASKS:
-    raise errors.UserError(
-      f'finetuning.glue={name!r} is not one of {", ".join(glue.TASKS)}.'
-    )
   return glue.TASKS[name] if name else None
 
 
@@ -78,18 +74,16 @@ def find_files(source: Source) -> dict[str, str]:
   else:
     paths = _find_own_files(given)
   if 'train' not in paths:
+    problem, name = 'does not exist', f'train{", ".join(_EXTENSIONS)}'
     if os.path.isfile(given):
-      raise errors.UserError(
-        f'data.input={given} is one file; say what it is for: train={given}, '
-        'or train=FILE,dev=FILE,test=FILE.'
-      )
-    there = '=' in given or storage.exists(given)
-    problem = 'has no training file' if there else 'does not exist'
-    if names := list_unread(source):
-      problem += f', only {errors.listing(names)}'
-    name = known.files['train'] if known else f'train{", ".join(_EXTENSIONS)}'
+      problem = 'is one file'
+    elif '=' in given or storage.exists(given):
+      unread = list_unread(source)
+      more = f', only {errors.listing(unread)}' if unread else ''
+      problem = f'has no training file{more}'
     raise errors.UserError(
-      f'data.input={given} {problem}; give a folder with {name}, or '
+      f'data.input={given} {problem}; give a folder with '
+      f'{known.files["train"] if known else name}, or '
       'train=FILE,dev=FILE,test=FILE.'
     )
   return paths
@@ -100,10 +94,8 @@ def list_glue(folder: str) -> list[str]:
   return [
     name
     for name, known in glue.TASKS.items()
-    if any(
-      storage.exists(os.path.join(folder, known.folder, x))
-      for x in known.training_files
-    )
+    if storage.is_folder(os.path.join(folder, known.folder))
+    if 'train' in _find_glue_files(known, folder)
   ]
 
 
@@ -169,23 +161,18 @@ def list_unread(source: Source) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Content:
-  """What a file holds, or a part of it.
-
-  Attributes:
-    units: its rows, sentences or questions, in order.
-    origin: where they are from, to print, if that is not just `path`.
-  """
+  """What a file holds, or a part of it."""
 
   path: str
-  units: list[Any]
-  origin: str = ''
+  units: list[Any]  # its rows, sentences or questions, in order
+  origin: str = ''  # where they are from, to print, if not just `path`
 
   def list_groups(self) -> Sequence[int]:
-    """Returns the number of each unit's group, which is held out as a whole."""
+    """Returns the number of each unit's group, which is held out whole."""
     return range(len(self.units))
 
   def list_labels(self, source: Source) -> Sequence[str | float]:
-    """Returns classes or numbers by which units are held out evenly, or ()."""
+    """Returns what units are held out evenly by: classes, numbers or ()."""
     return ()
 
   def list_keys(self) -> list[tuple[Any, tuple]]:
@@ -234,7 +221,7 @@ def _keep_copies(whole: Content, out: np.ndarray) -> np.ndarray:
 
 
 def find_repeated(contents: dict[str, Content]) -> dict[str, list[Any]]:
-  """Returns {split: names of its units that are training units, too}."""
+  """Returns {split: names of its units that are in training, too}."""
   known = {key for _, key in contents['train'].list_keys()}
   others = [split for split in contents if split != 'train']
   return {'train': []} | {
@@ -246,8 +233,7 @@ def find_repeated(contents: dict[str, Content]) -> dict[str, list[Any]]:
 def take_sample(groups: Sequence[int], most: int) -> np.ndarray:
   """Returns the numbers of at most `most` rows, ascending; 0 is all of them.
 
-  Samples of one file grow: a larger one has the rows of a smaller one. Groups
-  stay whole, except the last one taken.
+  A larger sample has the rows of a smaller one. All groups but one stay whole.
   """
   keys = hashing.mix(_SAMPLE, np.asarray(groups))
   return np.sort(np.argsort(keys, kind='stable')[: most or None])
@@ -261,9 +247,9 @@ def hold_out(
 ) -> np.ndarray:
   """Returns which training rows are held out for dev, bool [N].
 
-  They do not depend on the run's seed. Groups stay whole. With labels, one per
-  row, the share is taken of every class, which keeps a row to train on; or, if
-  they are numbers, of any range of them.
+  They do not depend on the run's seed. Groups stay whole. With labels, the share
+  is taken of every class, which keeps a row to train on, or of any range of
+  numbers.
   """
   units, first, unit_of = np.unique(
     groups, return_index=True, return_inverse=True

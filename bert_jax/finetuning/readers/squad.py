@@ -5,31 +5,27 @@ JSONL, a list, or the list `data`. Answers are given with the character of the
 passage at which they begin.
 """
 
+import collections
 import dataclasses
-import itertools
 import json
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bert_jax import errors
 from bert_jax.finetuning.readers import splits, table_files
 
 _FLAGS = {'true': True, 'false': False, 'none': False}
+_WRONG = KeyError, TypeError, ValueError, AttributeError
 
 
 class Question(NamedTuple):
-  """A question about a passage.
-
-  Attributes:
-    passage: number of its passage in the file.
-    answers: (text, first character in the passage) of each right answer; () if
-      there is none, None if they are not known: without the field answers, or
-      in a file that marks no question as answered or impossible.
-    impossible: whether the file says that there is none.
-  """
+  """A question about a passage."""
 
   id: str
   text: str
-  passage: int
+  passage: int  # its number in the file
+  # (text, first character in the passage) of each right answer; () if there is
+  # none, None if they are not known: without the field answers, or in a file that
+  # marks no question as answered or impossible.
   answers: tuple[tuple[str, int], ...] | None
   impossible: bool = False
 
@@ -60,27 +56,31 @@ class Squad(splits.Content):
 
 def read(path: str) -> Squad:
   passages: list[str] = []
-  shared: dict[str, int] = {}  # numbers of the passages of flat rows
+  numbers: dict[str, int] = {}  # of the passages of flat rows
   questions: list[Question] = []
   for i, article in enumerate(_parse(path)):
-    where = f'{path}: data[{i}]'
-    if isinstance(article, dict) and 'question' in article:
-      context = _get(where, article, 'context', str)
-      number = shared.setdefault(context, len(passages))
-      passages += [context] if number == len(passages) else []
-      questions.append(_read_question(where, article, number))
-      continue
-    for k, part in enumerate(_get(where, article, 'paragraphs', list)):
-      inner = f'{where}.paragraphs[{k}]'
-      passages.append(_get(inner, part, 'context', str))
-      for n, row in enumerate(_get(inner, part, 'qas', list)):
-        place = f'{inner}.qas[{n}]'
-        questions.append(_read_question(place, row, len(passages) - 1))
-  if not questions:
-    raise errors.UserError(
-      f'{path} has no questions; give a file that has some.'
-    )
-  _check_ids(path, questions)
+    what = f'{path}: data[{i}] is not in the form of SQuAD'
+    with errors.explaining(what, 'correct it.', _WRONG):
+      if 'question' in article:
+        context = _check_text(article['context'])
+        number = numbers.setdefault(context, len(passages))
+        passages += [context] if number == len(passages) else []
+        questions.append(_read_question(article, number))
+        continue
+      for part in article['paragraphs']:
+        passages.append(_check_text(part['context']))
+        number = len(passages) - 1
+        questions += [_read_question(x, number) for x in part['qas']]
+  counts = collections.Counter(x.id for x in questions)
+  twice = sorted(x for x, count in counts.items() if count > 1)
+  if twice or not questions:
+    problem = 'has no questions; give a file that has some.'
+    if twice:
+      problem = (
+        f'has several questions with the id {twice[0]!r}; predictions are '
+      )
+      problem += 'by id, so give each its own.'
+    raise errors.UserError(f'{path} {problem}')
   if not any(x.answers or x.impossible for x in questions):
     # As in a test set whose answers are kept secret.
     questions = [x._replace(answers=None) for x in questions]
@@ -90,77 +90,43 @@ def read(path: str) -> Squad:
 def _parse(path) -> list:
   """Returns the articles of a file, or its flat rows."""
   text = table_files.read_text(path)
-  advice, kinds = (
-    'give a file in the form of SQuAD.',
-    (ValueError, RecursionError),
-  )
-  with errors.explaining(f'{path} is not JSON', advice, kinds):
+  what = f'{path} is not JSON in the form of SQuAD'
+  with errors.explaining(what, 'correct it.', (*_WRONG, RecursionError)):
     try:
       content = json.loads(text)
     except json.JSONDecodeError as error:
       if error.msg != 'Extra data':  # as after the first line of JSONL
         raise
       content = [json.loads(x) for x in text.split('\n') if x.strip()]
-  if isinstance(content, dict) and 'question' in content:  # of a single line
-    return [content]
-  if isinstance(content, list) and content:
-    return content
-  return _get(f'{path}: the content', content, 'data', list)
+    if 'question' in content:  # of a single line
+      return [content]
+    return content if isinstance(content, list) else list(content['data'])
 
 
-def _read_question(where, row, passage) -> Question:
-  text = _get(where, row, 'question', str)
+def _read_question(row, passage) -> Question:
   name = 'guid' if 'guid' in row and 'id' not in row else 'id'  # as in KLUE
-  number = row.get(name)
-  if type(number) is not int:
-    number = _get(where, row, name, str)
+  known = str(row[name]), _check_text(row['question']), passage
   impossible = _FLAGS.get(str(row.get('is_impossible')).lower())
   if impossible is None:
-    raise errors.UserError(
-      f'{where}.is_impossible is {row["is_impossible"]!r}, not true or false.'
-    )
-  known = str(number), text, passage
+    raise ValueError(f'is_impossible is {row["is_impossible"]!r}')
   if impossible:
     return Question(*known, (), True)  # its answers are only plausible
-  if row.get('answers') is None:
+  answers = row.get('answers')
+  if answers is None:
     return Question(*known, None)
-  answers, place = row['answers'], f'{where}.answers'
   if isinstance(answers, dict):  # of lists, as of Hugging Face
-    names = 'text', 'answer_start'
-    lists = (_get(place, answers, x, list) for x in names)
-    rows = itertools.zip_longest(*lists)
-    row = {'answers': [dict(zip(names, x, strict=True)) for x in rows]}
-  pairs = [
-    (_get(x, y, 'text', str), _get(x, y, 'answer_start', int))
-    for i, y in enumerate(_get(where, row, 'answers', list))
-    for x in [f'{place}[{i}]']
-  ]
+    pairs = zip(answers['text'], answers['answer_start'], strict=True)
+  else:
+    pairs = [(x['text'], x['answer_start']) for x in answers]
   # An empty text is no answer.
+  pairs = ((_check_text(text), int(begin)) for text, begin in pairs)
   return Question(*known, tuple(x for x in pairs if x[0]))
 
 
-def _get(where, row, name, kind) -> Any:
-  value = row
-  if isinstance(row, dict):
-    where, value = f'{where}.{name}', row.get(name)
-  else:
-    kind = dict
-  if type(value) is not kind:
-    got = 'missing' if value is None else f'a {type(value).__name__}'
-    raise errors.UserError(
-      f'{where} is {got}, where the form of SQuAD has a {kind.__name__}.'
-    )
+def _check_text(value: str) -> str:
+  if not isinstance(value, str):
+    raise TypeError(f'{value!r} is not a text')
   return value
-
-
-def _check_ids(path, questions):
-  seen: set[str] = set()
-  twice = sorted({x.id for x in questions if x.id in seen or seen.add(x.id)})
-  if twice:
-    raise errors.UserError(
-      f'{path}: {errors.count(len(twice), "id")} with several questions, such as '
-      f'{twice[0]!r}; predictions are by id, so give each question its own.'
-    )
 
 
 def is_placed(passage: str, text: str, begin: int) -> bool:

@@ -28,26 +28,20 @@ _BREAKS = '\t', '\n', '\r'  # which a field of a TSV file cannot hold
 
 
 class Table(NamedTuple):
-  """The rows of a file.
-
-  Attributes:
-    rows: (line number, {column: value}); values of JSONL may be any scalar.
-    ragged: numbers of lines that were left out, having too few columns.
-  """
+  """The rows of a file."""
 
   path: str
   names: tuple[str, ...]
-  rows: list[tuple[int, dict]]
-  ragged: list[int]
+  rows: list[tuple[int, dict]]  # (line number, {column: value})
+  ragged: list[int]  # lines that were left out: too few columns
 
 
 def read(
   path: str, headless: Sequence[str] = (), ragged: bool = False
 ) -> Table:
-  """Reads a file.
+  """Reads a file, maybe compressed.
 
   Args:
-    path: ends in one of `READ` and maybe a compression's.
     headless: columns of a TSV file whose first line does not name them.
     ragged: whether to leave out lines of a TSV file with too few columns, and
       columns beyond the header's; otherwise they are errors.
@@ -79,14 +73,13 @@ def read(
 
 
 def describe_names(path: str, names: Sequence[str]) -> str:
-  """Returns the columns of a file to print, and what may be wrong with them."""
+  """Returns the columns of a file to print, with a guess at what is wrong."""
   shown = [x if len(x) < 40 else f'{x[:36]}...' for x in names]
   kind = text_files.get_extension(path)
   return errors.listing(shown) + _guess_separator(kind, names)
 
 
 def _guess_separator(kind: str, names: Sequence[str]) -> str:
-  """Returns a question if a header may be separated by another character."""
   its, others = _SEPARATORS.get(kind, ('', ''))
   for mark in others:
     if ''.join(names).count(mark) >= len(names):
@@ -152,12 +145,13 @@ def _split_csv(path, lines) -> Iterator[tuple[int, list[str]]]:
 def _name_values(
   path, rows, headless=(), ragged=False, skipped=None
 ) -> Iterator[tuple[int, dict[str, str]]]:
-  """Yields (line number, {column: value}) of (line number, values)."""
   names = list(headless)
   for number, values in rows:
     if not names or (number == 1 and set(headless) <= set(values)):
       names = [x.strip() for x in values]
-      _check_names(path, number, names)
+      if twice := sorted({x for x in names if x and names.count(x) > 1}):
+        problem = f'names several columns {twice[0]!r}; give each its own name.'
+        raise errors.at_line(path, number, problem)
     elif values or len(names) == 1:
       values = values or ['']
       if ragged and len(values) < len(names):
@@ -171,7 +165,7 @@ def _name_values(
 
 
 def _split_json(path, lines) -> Iterator[tuple[int, dict]]:
-  """Yields (number, object) of a file with one per line, or of one list."""
+  """Yields (number, object) of a file with one a line, or of one list."""
   first = next(lines, '')
   whole = first.lstrip().startswith('[')
   texts = [first + ''.join(lines)] if whole else itertools.chain([first], lines)
@@ -202,13 +196,6 @@ def _flatten(row: dict) -> dict:
 
 
 _DECODER = json.JSONDecoder(object_hook=_flatten)
-
-
-def _check_names(path, number, names):
-  twice = sorted({name for name in names if name and names.count(name) > 1})
-  if twice:
-    problem = f'names several columns {twice[0]!r}; give each its own name.'
-    raise errors.at_line(path, number, problem)
 
 
 def open_new(path: str) -> TextIO:
