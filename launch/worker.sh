@@ -8,10 +8,10 @@
 set -uo pipefail
 
 home=${BERT_JAX_HOME:-/var/lib/bert_jax}
-tick=${BERT_JAX_TICK:-5} # seconds
-minute=12                # ticks
-retries=3                # of the program, without a step forward
-starts=10                # of host 0, without a step forward
+tick=${BERT_JAX_TICK:-5}      # seconds
+minute=${BERT_JAX_MINUTE:-12} # ticks
+retries=3                     # of the program, without a step forward
+starts=10                     # of host 0, without a step forward
 metadata=http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1
 
 pause() { local n && for ((n = 0; n < $1; n++)); do sleep "$tick"; done; }

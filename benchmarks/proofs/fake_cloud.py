@@ -156,8 +156,6 @@ class Cloud:
     return {'overallAccessState': state}
 
   def _tpu(self, method, path, query, data):
-    if path.endswith('/locations'):
-      return 200, {'locations': [{'locationId': x} for x in self.places]}
     zone, kind, name = (*path.partition('/locations/')[2].split('/'), '')[:3]
     done = {'name': f'projects/p1/locations/{zone}/operations/o', 'done': True}
     if kind == 'acceleratorTypes':
@@ -302,19 +300,19 @@ def make_environment(port: int, folder: str) -> dict[str, str]:
   """Returns the variables by which gcloud finds the stand-in, and a folder."""
   with open(f'{folder}/token', 'w') as file:
     file.write('t')
-  here, start = f'http://127.0.0.1:{port}', 'API_ENDPOINT_OVERRIDES_'
+  here = f'http://127.0.0.1:{port}'
   settings = {
+    f'API_ENDPOINT_OVERRIDES_{api}': f'{here}/'
+    for api in ('TPU', 'CLOUDRESOURCEMANAGER', 'POLICYTROUBLESHOOTER')
+  }
+  settings |= {
+    'API_ENDPOINT_OVERRIDES_STORAGE': f'{here}/storage/v1/',
     'AUTH_ACCESS_TOKEN_FILE': f'{folder}/token',
-    'CORE_PROJECT': 'p1',
     'CONFIG': f'{folder}/gcloud',
-    **{
-      f'{start}{x}': f'{here}/'
-      for x in ('TPU', 'CLOUDRESOURCEMANAGER', 'POLICYTROUBLESHOOTER')
-    },
-    f'{start}STORAGE': f'{here}/storage/v1/',
-    'CORE_DISABLE_PROMPTS': '1',
     'CORE_CHECK_GCE_METADATA': 'false',
+    'CORE_DISABLE_PROMPTS': '1',
     'CORE_DISABLE_USAGE_REPORTING': 'true',
+    'CORE_PROJECT': 'p1',
     'COMPONENT_MANAGER_DISABLE_UPDATE_CHECK': 'true',
   }
   return {f'CLOUDSDK_{key}': value for key, value in settings.items()}

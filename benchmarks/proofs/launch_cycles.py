@@ -147,16 +147,6 @@ def down_while_provisioning(stage):
   yield from stage.expect(process, 1, 'ended     stopped')
 
 
-def launcher_killed(stage):
-  """A killed supervisor's successor adopts hosts, and replaces lost ones."""
-  stage.program = 'sleep 60'
-  stage.kill_launcher()
-  stage.program = 'exit 0'
-  stage.cloud.set_states('SUSPENDED')  # while nobody watches
-  texts = 'going on with launch', 'preemptions 1'
-  yield from stage.expect(stage.start_run(), 0, *texts, requests=2)
-
-
 def single_looks(stage):
   """Looks by commands of their own replace lost hosts, and end the launch."""
   stage.program, code = 'sleep 60', 75
@@ -210,8 +200,8 @@ def zone_silent(stage):
 
 # fmt: off
 CYCLES = dict.fromkeys(PLAIN, play_plain) | {x.__name__: x for x in (
-  down_while_provisioning, launcher_killed, single_looks,
-  nobody_watches, bucket_refuses, zone_silent,
+  down_while_provisioning, single_looks, nobody_watches, bucket_refuses,
+  zone_silent,
 )} | {'host_0_dies': nobody_watches}
 # fmt: on
 

@@ -101,11 +101,12 @@ def _begin(folder, stack, port, started, *codes, number='0', **more):
   for name, text in ('python3', PROGRAM if pod else PIP), ('program', PROGRAM):
     (bin_ / name).write_text(f'#!/usr/bin/env bash\n{text}')
     (bin_ / name).chmod(0o755)
+  env = {'BERT_JAX_MINUTE': more.pop('minute', '2'), 'BERT_JAX_TICK': '0.01'}
   text = ''.join(f'{code}\n' for code in codes)
   (folder / f'codes{len(started)}').write_text(text)
   text = _make_job(port, **more)
-  env = {'PATH': f'{bin_}:{os.environ["PATH"]}', 'PROGRAM': f'{bin_}/program'}
-  env |= {'CODES': f'{folder}/codes{len(started)}', 'BERT_JAX_TICK': '0.01'}
+  env |= {'PATH': f'{bin_}:{os.environ["PATH"]}', 'PROGRAM': f'{bin_}/program'}
+  env |= {'CODES': f'{folder}/codes{len(started)}'}
   env |= {'CLOUD': f'http://127.0.0.1:{port}'}
   env |= {'BERT_JAX_JOB': text, 'JOB_COMPLETION_INDEX': number} if pod else {}
   script = pathlib.Path(tick.WORKER).read_text()
@@ -166,18 +167,12 @@ def test_program_is_told_to_save_when_it_has_to_end(host, notice):
 
 def test_the_log_of_the_host_before_goes_on(host):
   host.cloud.write('gs://b/r/logs/host-0.log', 'of the host before\n')
-  refused = []
-
-  def refuse(method, path):
-    if method == 'GET' and 'logs' in path and len(refused) < 2:
-      refused.append(path)
-      return 503
-    return 0
-
-  host.cloud.refuse = refuse
-  assert host(0).wait(60) == DELETED
-  lines = host.log().splitlines()
-  assert lines[0] == 'of the host before' and len(refused) == 2
+  refusals = [503, 503]
+  host.cloud.refuse = lambda method, path: (
+    refusals.pop() if refusals and method == 'GET' and 'logs' in path else 0
+  )
+  assert host(0, minute='9').wait(60) == DELETED
+  assert host.log().startswith('of the host before\n') and not refusals
 
 
 def test_deletion_that_is_refused_is_asked_for_again(host):
@@ -224,7 +219,7 @@ def test_host_without_a_number_is_no_host_0(host):
 def test_number_that_comes_late_is_waited_for(host):
   more = {'tpu-env': "A: 'b'\nMEGASCALE_SLICE_ID: '2'\n"}
   more = {'topology': 'v5litepod-16', 'slices': 3, 'attributes': more}
-  process = host(1, number=None, **more)
+  process = host(1, number=None, minute='99', **more)
   time.sleep(0.5)
   assert not host.cloud.objects
   process.metadata['agent-worker-number'] = '1'
