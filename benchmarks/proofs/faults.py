@@ -32,7 +32,6 @@ from functools import partial
 
 import emulator
 import jax
-import jax.numpy as jnp
 import numpy as np
 import small_config
 import small_run
@@ -40,10 +39,13 @@ from small_run import expect, expect_error, expect_same
 
 from bert_jax.data import manifest_file, shards
 from bert_jax.interop import hugging_face
-from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import batches, training_data
 from bert_jax.train import meter, task
-from bert_jax.workdir import checkpoint, checkpoint_reader, log
+from bert_jax.workdir import checkpoint_reader, log
+
+sys.path.insert(0, small_run.ROOT)
+
+from tests.workdir import checkpoints
 
 _BUCKET = f'gs://{emulator.BUCKET}'
 TWICE = 'a step', 'a save', 'the log'
@@ -151,25 +153,6 @@ def damage_copies(sound, copy, cases, judge, rng) -> str:
   return f'{counts.total()}: {listed}, 0 wrong'
 
 
-def make_state(step: int) -> dict:
-  """Returns a small state; matrices are stored in another way than the rest."""
-  params = {'dense': {'kernel': jnp.arange(600.0).reshape(20, 30) + step}}
-  moments = {'dense': {'kernel': jnp.arange(600.0).reshape(20, 30) * step}}
-  return {'step': jnp.int32(step), 'params': params, 'moments': moments}
-
-
-def restore(folder: str):
-  """Restores the newest checkpoint of such a state."""
-  layout = device_mesh.replicate(device_mesh.make_mesh())
-  wanted = jax.tree.map(
-    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=layout),
-    make_state(0),
-  )
-  with contextlib.redirect_stdout(io.StringIO()):
-    with checkpoint.Checkpoints(folder, 3, 0) as checkpoints:
-      return checkpoints.restore(wanted)
-
-
 def judge_checkpoint(folder: str) -> str:
   """Restores from a folder whose newest checkpoint, step 2, is damaged.
 
@@ -178,7 +161,8 @@ def judge_checkpoint(folder: str) -> str:
     'refused' if the run would have stopped with one line and nothing moved.
   """
   try:
-    found = restore(folder)
+    with contextlib.redirect_stdout(io.StringIO()):
+      found = checkpoints.restore_params(folder)
   except small_run.ENDS as error:
     expect('\n' not in str(error), str(error))
     names = sorted(os.listdir(folder))
@@ -188,7 +172,9 @@ def judge_checkpoint(folder: str) -> str:
   expect(found is not None, 'it would have started over')
   state, facts = found
   step = facts['step']
-  same = jax.tree.map(np.array_equal, state, make_state(step))
+  same = jax.tree.map(
+    np.array_equal, state, checkpoints.make_params_state(step)
+  )
   expect(step in (1, 2) and all(jax.tree.leaves(same)), f'step {step}: {same}')
   if step == 2:
     return 'harmless'
@@ -200,9 +186,7 @@ def damage_checkpoints(base, folder, count=0, seed=0):
   """Does each kind of damage to each file, or many at random."""
   del base
   sound, copy = (os.path.join(folder, x) for x in ('sound', 'copy'))
-  with checkpoint.Checkpoints(sound, 3, 0) as checkpoints:
-    for step in (1, 2):
-      checkpoints.save(step, make_state(step))
+  checkpoints.write_params(sound)
   rng = random.Random(seed)
   names = [f'2/{x}' for x in list_files(f'{sound}/2')]
   cases = [(name, kind) for name in names for kind in KINDS]
