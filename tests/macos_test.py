@@ -26,9 +26,9 @@ def find_lacking(*paths):
   return [x for x in found.stdout.splitlines() if lacking.search(x)]
 
 
-@pytest.mark.parametrize('folder', ['bert_jax', 'configs', 'launch'])
-def test_nothing_that_macos_lacks_is_used(folder):
-  assert not find_lacking(ROOT / folder)
+@pytest.mark.slow
+def test_nothing_that_macos_lacks_is_used():
+  assert not find_lacking(ROOT / 'bert_jax', ROOT / 'configs', ROOT / 'launch')
 
 
 def test_what_macos_lacks_is_found(tmp_path):

@@ -1,5 +1,6 @@
 """Sets fields of a config, by arguments of --config or flags of commands."""
 
+import contextlib
 import difflib
 from collections.abc import Mapping
 
@@ -60,17 +61,15 @@ def _rank(item: str) -> int:
 def set_field(c: config_dict.ConfigDict, name: str, value: str) -> str:
   """Sets a field, see `apply_arguments`; returns its dotted path."""
   fields = serialization.flatten(c)
-  matches = [f for f in fields if f == name or f.split('.')[-1] == name]
-  if name in fields:
-    matches = [name]
+  matches = [f for f in fields if f.split('.')[-1] == name]
+  matches = [name] if name in fields else matches
   if len(matches) != 1:
-    near = matches or _find_near(name, fields)
-    advice = 'bert_jax/config/fields.py has all.'
-    if near:
-      advice = f'did you mean {" or ".join(near)}?'
+    near = ' or '.join(matches or _find_near(name, fields))
     raise errors.UserError(
       f'config argument {name!r} is {"ambiguous" if matches else "unknown"}; '
-      f'{advice}'
+      + (
+        f'did you mean {near}?' if near else '--help beside --config lists all.'
+      )
     )
   path, old = matches[0], fields[matches[0]]
   try:
@@ -83,9 +82,8 @@ def set_field(c: config_dict.ConfigDict, name: str, value: str) -> str:
     else:
       new = _parse(value, type(old))
   except ValueError as error:
-    raise errors.UserError(
-      f'config argument {name}={value}: {error}.'
-    ) from None
+    what = f'config argument {name}={value}: {error}.'
+    raise errors.UserError(what) from None
   if name == 'steps' and c.task == 'pretraining':
     recipes.set_steps(c, new[0])
     return path
@@ -155,20 +153,10 @@ def update_by_flags(c: config_dict.ConfigDict, names: Mapping[str, str]):
   for flag, name in names.items():
     field, value = FIELDS[name], flags.FLAGS[flag].value
     if isinstance(field.default, tuple):
-      value = _parse_numbers(flag, value, type(field.like[0]))
+      with contextlib.suppress(ValueError):  # what is no number is told below
+        value = tuple(map(type(field.like[0]), value))
     elif isinstance(value, list):
       value = ','.join(value)
-    problem = field.find_problem(f'--{flag}', value)
-    if problem:
+    if problem := field.find_problem(f'--{flag}', value):
       raise errors.UserError(f'{problem}; see --help.')
     c.update_from_flattened_dict({name: value})
-
-
-def _parse_numbers(flag: str, texts: list[str], kind: type) -> tuple:
-  try:
-    return tuple(kind(text) for text in texts)
-  except ValueError:
-    raise errors.UserError(
-      f'--{flag}={",".join(texts)} must be numbers, for example '
-      f'{"128,512" if kind is int else "1,0.5"}.'
-    ) from None

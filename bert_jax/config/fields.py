@@ -102,8 +102,7 @@ FIELDS: dict[str, Field] = {
   'model.attention_init': Field(
     'random',
     'initial weights of attention: random (BERT); or neighbours: the first '
-    "layer's heads start by looking at the tokens beside each, which saves a "
-    'long search (docs/plateau.md)',
+    "layer's heads start by looking at the tokens beside each (docs/plateau.md)",
     Choice('neighbours', 'random'),
   ),
   'model.dtype': Field('float32', 'type of activations', _DTYPE),
@@ -115,8 +114,7 @@ FIELDS: dict[str, Field] = {
   ),
   'model.bilstm': Field(
     0,
-    'in fine-tuning: units of each direction of a two-layer BiLSTM between the '
-    'encoder and the head, with random weights; 0 is none',
+    'fine-tuning: units of a direction of a BiLSTM before the head; 0 is none',
     Range(0, 2**16),
   ),
   # Text, and how it becomes training data.
@@ -150,8 +148,7 @@ FIELDS: dict[str, Field] = {
   ),
   'data.language': Field(
     'en',
-    'language of the text, ISO 639: splits sentences, and may decide on '
-    'accents',
+    'language of the text, ISO 639: splits sentences, may decide on accents',
     _LANGUAGE,
   ),
   'data.field': Field('text', 'field of JSON and TFDS with the text', _GIVEN),
@@ -223,8 +220,7 @@ FIELDS: dict[str, Field] = {
   ),
   'data.loader_workers': Field(
     0,
-    'processes that make batches, besides the main one: -1 is one per core, 0 '
-    'is none, so that a thread makes them',
+    'processes that make batches: -1 is one per core, 0 is a thread',
     _PROCESSES,
     SAME_RESULT,
   ),
@@ -254,15 +250,14 @@ FIELDS: dict[str, Field] = {
   ),
   'finetuning.epochs': Field(
     0.0,
-    "times that each training row is seen; 0 is filled in: the paper's, or "
-    'more if a small model would make few updates',
+    "times that a row is seen; 0 is the paper's, or more of small models",
     Range(0, 100_000),
   ),
   'finetuning.warmup': Field(0.1, 'share of the steps that warm up', _SHARE),
   'finetuning.select': Field(
     'last',
-    'which parameters are the result: the last, or the best of the evaluations '
-    "on dev, by the task's first metric; dev's score is then optimistic",
+    "the result: the last parameters, or the best on dev by the task's first "
+    "metric; dev's score is then optimistic",
     Choice('last', 'best'),
   ),
   'finetuning.head_dropout': Field(
@@ -270,9 +265,8 @@ FIELDS: dict[str, Field] = {
   ),
   'finetuning.head_bias': Field(
     'zeros',
-    'first biases of a new head: zeros; or labels, the log frequency of each '
-    'class or tag, the log odds of several labels, or the mean of numbers; auto: '
-    'labels below a hidden size of 768',
+    "first biases of a new head: zeros; or labels, by the labels' frequencies or "
+    'the mean of numbers; auto: labels below a hidden size of 768',
     Choice('auto', 'zeros', 'labels'),
   ),
   'finetuning.reinit_layers': Field(
@@ -297,9 +291,8 @@ FIELDS: dict[str, Field] = {
   ),
   'finetuning.by_length': Field(
     True,
-    'rows of similar length share a batch, which is as short as they allow, if '
-    'that saves more time than compiling takes; filled in by the number of '
-    'updates',
+    'rows of similar length share a batch, which is as short as they allow; '
+    'filled in by the number of updates',
   ),
   'finetuning.regression': Field(False, 'labels are numbers, not classes'),
   'finetuning.metrics': Field(
@@ -329,8 +322,8 @@ FIELDS: dict[str, Field] = {
   ),
   'finetuning.max_length': Field(
     0,
-    'tokens of a row in predictions, at most; filled in from phases.seq_length '
-    'as it was asked for, before it is lowered to the longest row of the data',
+    'tokens of a row in predictions, at most; filled in: phases.seq_length as '
+    'it was asked for',
     Range(0, below=2**16),
   ),
   'finetuning.num_choices': Field(
@@ -346,20 +339,17 @@ FIELDS: dict[str, Field] = {
   'objective.nsp': Field(True, 'next sentence prediction'),
   'objective.unigram_bias': Field(
     False,
-    "the MLM decoder's bias starts at the words' log frequencies; BERT's at "
-    'zeros',
+    "the MLM decoder's bias starts at the words' log frequencies, not at 0",
   ),
   'objective.word_vectors': Field(
     False,
-    'word embeddings start as vectors that are similar for words with similar '
-    "neighbours in the training text (docs/plateau.md); BERT's are random, those "
-    'of init_from are kept',
+    'word embeddings start alike for words with similar neighbours in the text '
+    "(docs/plateau.md); BERT's are random, those of init_from are kept",
   ),
   'objective.sampled_words': Field(
     0,
     'words that training compares with a masked one: half of them the most '
-    'frequent ones, the other half drawn from the rest for each micro-batch '
-    "(docs/plateau.md); 0, BERT's, is all. Evaluation compares all words",
+    "frequent, the others drawn (docs/plateau.md); 0, BERT's, is all",
     Range(0, below=2**20),
   ),
   'objective.mask_rate': Field(
@@ -367,8 +357,7 @@ FIELDS: dict[str, Field] = {
   ),
   'objective.initial_mask_rate': Field(
     0.0,
-    'share that is predicted at the first update, from which it changes linearly '
-    'to mask_rate at the end; 0 is mask_rate',
+    'share at the first update; mask_rate is that at the last; 0: mask_rate',
     Range(0, below=1),
   ),
   'objective.mask_mix': Field(
@@ -450,14 +439,14 @@ FIELDS: dict[str, Field] = {
   ),
   'optimizer.clip_unit': Field(
     'batch',
-    'what is averaged and clipped: batch; or micro_batch, whose clipped '
-    "gradients are then added up, as Google's TPU cores did with their rows",
+    'what is averaged and clipped: batch; or micro_batch, then added up, as '
+    "Google's TPU cores did with their rows",
     Choice('batch', 'micro_batch'),
   ),
   'optimizer.decay_from': Field(
     'warmup',
-    'where the linear decay starts from the peak: at the end of the warmup, or '
-    'at step zero, so that the rate drops when the warm-up ends',
+    'where the decay starts from the peak: after the warmup, or at step zero, '
+    'so that the rate drops when the warm-up ends',
     Choice('warmup', 'zero'),
   ),
   'optimizer.freeze': Field(
@@ -467,8 +456,7 @@ FIELDS: dict[str, Field] = {
   ),
   'optimizer.reduce_dtype': Field(
     'float32',
-    "type in which the devices' gradients are added: float32, or bfloat16, "
-    'which sends half the bytes',
+    "type in which devices' gradients are added; bfloat16 sends half the bytes",
     _DTYPE,
   ),
   # How a step is computed, which does not change its meaning; docs/speed.md.
@@ -531,8 +519,8 @@ FIELDS: dict[str, Field] = {
   # What a run does besides training.
   'eval.every': Field(
     10_000,
-    'steps between evaluations; 0 evaluates only at the end, but is filled in '
-    'for fine-tuning: an epoch, or a tenth of the steps if that is more',
+    'steps between evaluations; 0 is only at the end; in fine-tuning it is '
+    'filled in: an epoch, or a tenth of the steps if that is more',
     _STEPS_OR_0,
     SAME_RESULT,  # but see `workdir.claim`
   ),
@@ -544,8 +532,7 @@ FIELDS: dict[str, Field] = {
   ),
   'log.every': Field(
     100,
-    'steps between printed rows of the log, at most; others are logged between '
-    'them, so that a run has 60 rows at least',
+    'steps between printed rows of the log; more are logged, 60 at least',
     _STEPS,
     SAME_RESULT,
   ),

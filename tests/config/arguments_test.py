@@ -76,7 +76,7 @@ def test_steps_are_those_of_all_phases():
     ('steps=1e999', 'steps=1e999: is not a whole number'),
     ('smoke:steps=10', "separate arguments by a comma, as in 'smoke,steps=10'"),
     ('learning_rate=x', 'learning_rate=x: is not a number'),
-    ('zzz=1', r"'zzz' is unknown; bert_jax/config/fields.py has all.$"),
+    ('zzz=1', r"'zzz' is unknown; --help beside --config lists all.$"),
     ('nsp=no', 'is not true or false'),
     ('every=3', 'ambiguous; did you mean checkpoint.every or eval.every'),
     ('weights=2', r"several values; give --config.data.weights='\(1.0, 2.5\)'"),

@@ -60,20 +60,18 @@ def test_a_batch_is_a_function_of_its_step(directory):
 
 
 def test_an_epoch_shows_every_record_once_and_masks_change(directory):
-  c = make_config(phases__batch_size=(1, 8), phases__steps=(5000, 10))
-  made, phase = pretrain.make_task(c, directory), task.list_phases(c)[0]
   size = manifest_file.read(directory)['lengths']['32']['rows']
+  c = make_config(phases__batch_size=(size, 8))  # an epoch is a batch
+  made, phase = pretrain.make_task(c, directory), task.list_phases(c)[0]
 
   def texts(epoch):
     """Returns {text with the hidden words put back: masked text}."""
-    found = {}
-    for step in range(epoch * size, (epoch + 1) * size):
-      batch = made.train_batch(phase, step)
-      ids = batch['input_ids'][0].copy()
-      hidden = tuple(ids)
-      used = batch['masked_lm_weights'][0] > 0
-      at = batch['masked_lm_positions'][0][used]
-      ids[at] = batch['masked_lm_ids'][0][used]
+    batch, found = made.train_batch(phase, epoch), {}
+    for i, hidden in enumerate(batch['input_ids'].tolist()):
+      ids = np.array(hidden)
+      used = batch['masked_lm_weights'][i] > 0
+      at = batch['masked_lm_positions'][i][used]
+      ids[at] = batch['masked_lm_ids'][i][used]
       found[tuple(ids)] = hidden
     return found
 
