@@ -27,12 +27,8 @@ def describe_text(manifest: dict) -> str:
   rows = [
     (
       f'`{cards.name_paths(x["input"])}`',
-      *(
-        round(x['weight'], 3),
-        len(x['files']),
-        x['documents'],
-        x['text_bytes'],
-      ),
+      round(x.get('weight', 1.0), 3),  # older data may have none
+      *(len(x['files']), x['documents'], x['text_bytes']),
       *(x['train']['tokens'], x['heldout']['tokens'], x['heldout']['parts']),
     )
     for x in manifest['inputs']

@@ -61,7 +61,7 @@ def make(recipe: Recipe, partial: str, runner: Runner):
     if not words:
       [counts] = count_words(text, ['train'], runner)
       words = vocab_pieces.train(counts, recipe.vocab_size)
-    vocab_pieces.write(words, vocab_path)
+    tokenizer.write_vocab(words, vocab_path)
   held = next(shard for shard in text.shards if shard.split == 'heldout')
   words = files.load_json(shards.count_words(held, text.recipe))
   fit = vocab_pieces.check(tokenizer.read_vocab(vocab_path), words)
@@ -177,7 +177,7 @@ def _open_partial(
   begun = {
     'format': manifest_file.FORMAT,
     'recipe': recipe.to_dict(),
-    'vocab_sha256': vocab_pieces.compute_sha256(words),
+    'vocab_sha256': tokenizer.hash_vocab(words),
     'files': {x: [size, _find_time(x)] for x, size in sizes.items()},
   }
   if storage.exists(path) and files.load_json(path) == begun:

@@ -70,7 +70,7 @@ def make(
     text = stages.read(recipe, partial, runner)
     words, held = stages.count_words(text, ['train', 'heldout'], runner)
     vocab = vocab_pieces.train(words, recipe.vocab_size)
-    vocab_pieces.write(vocab, output)
+    tokenizer.write_vocab(vocab, output)
     storage.delete(partial)
   report = f'{output}: {recipe.vocab_size:,} pieces; accents are {text.accents}'
   if held:

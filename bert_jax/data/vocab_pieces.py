@@ -8,7 +8,6 @@ are written as in the vocabulary file, with '##' if they do not begin a word.
 """
 
 import collections
-import hashlib
 import io
 import os
 import tempfile
@@ -18,7 +17,6 @@ from typing import NamedTuple
 import sentencepiece
 
 from bert_jax import errors
-from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer, unknown, wordpiece
 
 # Limits the memory for counts to a few hundred MB.
@@ -72,21 +70,6 @@ def train(words: collections.Counter, size: int) -> list[str]:
       f'of at most {most:,}.'
     )
   return [*tokenizer.SPECIAL, *choose(counted, characters, learnt, room)]
-
-
-def compute_sha256(vocab: Sequence[str]) -> str:
-  """Returns the SHA-256 of the file that `write` makes, in hexadecimal."""
-  return hashlib.sha256(_join(vocab).encode()).hexdigest()
-
-
-def write(vocab: Sequence[str], path: str):
-  """Writes a vocabulary file atomically, one piece per line."""
-  storage.make_folder(os.path.dirname(path))
-  files.write_text(path, _join(vocab))
-
-
-def _join(vocab: Sequence[str]) -> str:
-  return ''.join(f'{piece}\n' for piece in vocab)
 
 
 def _sort_by_count(counts: collections.Counter) -> list[tuple[str, int]]:

@@ -7,6 +7,7 @@ hashes of the rows, without which it does not go on.
 import functools
 import json
 import math
+import os
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ from bert_jax.model import parameters
 from bert_jax.parallel import distributed
 from bert_jax.runtime import storage
 from bert_jax.tokenization import unknown
-from bert_jax.tokenization.tokenizer import Tokenizer
+from bert_jax.tokenization.tokenizer import Tokenizer, hash_vocab, write_vocab
 from bert_jax.train import task, tuning
 from bert_jax.workdir import claim, paths
 
@@ -132,7 +133,8 @@ def open_data(
   if not begun and distributed.is_first():
     about = {'version': bert_jax.__version__, 'recipe': _get_recipe(data)}
     storage.make_folder(folder)
-    vocabulary.write(folder, data.tokenizer)
+    path = os.path.join(folder, vocabulary.NAME)
+    write_vocab(data.tokenizer.vocab, path)
     manifest_file.write(folder, about | data.manifest)
   print('\n'.join(describe(this, data.manifest)), flush=True)
   return data
@@ -215,7 +217,7 @@ def make_task(
     'labels': data.labels,
     'columns': this.list_columns(splits.get_source(config)),
     'max_length': f.max_length,
-    'vocab_sha256': vocabulary.compute_sha256(data.tokenizer),
+    'vocab_sha256': hash_vocab(data.tokenizer.vocab),
   }
   return task.Task(
     objective=make_objective(this, config),

@@ -62,28 +62,24 @@ def check_declared(
   directory: str, settings: Mapping[str, Any], fast: tokenizers.Tokenizer | None
 ):
   """Raises errors.UserError if files of a folder name another tokenizer."""
-  for name, value, usual in _list_facts(settings, fast):
-    if value not in usual:
-      refuse(directory, f'its {name} is {value!r}, not {usual[0]!r}')
-
-
-def _list_facts(settings, fast) -> Iterator[tuple[str, Any, tuple]]:
-  """Yields (name, value, values that are BERT's) of what files declare."""
+  never = settings.get('never_split')
+  # What reads a tokenizer.json does not look at it.
+  never = never if fast is None and type(never) is list else []
+  facts = [  # name, value, values that are BERT's
+    ('tokenizer_class', settings['tokenizer_class'], (*_SAME, *GENERIC, '')),
+    ('auto_map', 'AutoTokenizer' in str(settings.get('auto_map')), (False,)),
+    ('never_split', [x for x in never if x not in SPECIAL], ([],)),
+  ]
   for name, usual in _USUAL.items():
     value = settings.get(name)
-    yield name, get_word(value) or value, (usual, None)
-  kind, never = settings['tokenizer_class'], settings.get('never_split')
-  yield 'tokenizer_class', kind, (*_SAME, *GENERIC, '')
-  yield 'auto_map', 'AutoTokenizer' in str(settings.get('auto_map')), (False,)
-  # What reads a tokenizer.json does not look at it.
-  slow = never if fast is None and type(never) is list else []
-  rest = [x for x in slow if x not in SPECIAL]
-  yield 'never_split', rest, ([],)
-  if fast is not None:
-    for name, usual in _PARTS.items():
-      value = operator.attrgetter(name)(fast)
-      value = value if isinstance(value, str) else type(value).__name__
-      yield f'{name} in tokenizer.json', value, usual
+    facts.append((name, get_word(value) or value, (usual, None)))
+  for name, usual in _PARTS.items() if fast is not None else ():
+    value = operator.attrgetter(name)(fast)
+    value = value if isinstance(value, str) else type(value).__name__
+    facts.append((f'{name} in tokenizer.json', value, usual))
+  for name, value, usual in facts:
+    if value not in usual:
+      refuse(directory, f'its {name} is {value!r}, not {usual[0]!r}')
 
 
 def check_pieces(directory: str, kind: str, vocab: Sequence[str]):

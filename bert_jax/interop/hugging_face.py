@@ -16,7 +16,7 @@ from bert_jax.interop import config_file, rename, sequence_head, vocabulary
 from bert_jax.model import bert_config, classifier
 from bert_jax.runtime import files
 from bert_jax.tokenization import wordpiece
-from bert_jax.tokenization.tokenizer import SPECIAL, Tokenizer
+from bert_jax.tokenization.tokenizer import SPECIAL, Tokenizer, write_vocab
 from bert_jax.weight_files import local_files, safetensors_file, torch_file
 
 FILES = (
@@ -110,9 +110,9 @@ def _fill(tensors, texts, tokenizer, new: str):
     safetensors.numpy.save_file(tensors, path, metadata={'format': 'pt'})
   except safetensors.SafetensorError as error:  # such as of a full disk
     raise OSError(errors.first_line(error)) from error
-  vocabulary.write(new, tokenizer)
-  # safetensors makes files that only their owner may read.
-  shutil.copymode(os.path.join(new, vocabulary.NAME), path)
+  vocab = os.path.join(new, vocabulary.NAME)
+  write_vocab(tokenizer.vocab, vocab)
+  shutil.copymode(vocab, path)  # safetensors lets only its owner read it
   for name, text in texts.items():
     files.write_text(os.path.join(new, name), text)
 

@@ -1,6 +1,5 @@
 """Reads and writes the tokenizer files of a model's folder."""
 
-import hashlib
 import os
 from typing import Any
 
@@ -207,20 +206,6 @@ def _has_capitals(vocab):
   # Only in words: Google's uncased Chinese vocabulary has [UNK] and <S>.
   words = (piece.removeprefix('##') for piece in vocab)
   return any(word.isalpha() and word != word.lower() for word in words)
-
-
-def write(directory: str, tokenizer: Tokenizer):
-  """Writes vocab.txt."""
-  files.write_text(os.path.join(directory, NAME), _to_text(tokenizer))
-
-
-def compute_sha256(tokenizer: Tokenizer) -> str:
-  """Returns the hash of the vocab.txt of a tokenizer."""
-  return hashlib.sha256(_to_text(tokenizer).encode()).hexdigest()
-
-
-def _to_text(tokenizer):
-  return ''.join(f'{word}\n' for word in tokenizer.vocab)
 
 
 def check_size(tokenizer: Tokenizer, config: bert_config.BertConfig):

@@ -14,13 +14,13 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.config import flatten
-from bert_jax.data import dataset, manifest_file, recipe, vocab_pieces
+from bert_jax.data import dataset, manifest_file, recipe
 from bert_jax.inference import source, transfer
 from bert_jax.parallel import distributed
 from bert_jax.pretraining import training_data
 from bert_jax.runtime import files
 from bert_jax.tokenization.basic_tokenizer import split_words
-from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab
+from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab, write_vocab
 from bert_jax.workdir import claim, paths
 
 # What a run that has begun takes from its saved config.
@@ -144,7 +144,7 @@ def write_vocabulary(config: config_dict.ConfigDict, workdir: str):
   if config.data.vocab != path or claim.is_final(workdir):
     return
   theirs = source.read(config.init_from).tokenizer
-  vocab_pieces.write(theirs.vocab, path)
+  write_vocab(theirs.vocab, path)
   if theirs.added:
     files.write_json(recipe.added_path(path), theirs.added)
 

@@ -7,7 +7,9 @@ repeats its words.
 
 import dataclasses
 import functools
+import hashlib
 import itertools
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -258,6 +260,21 @@ def read_vocab(path: str) -> tuple[str, ...]:
     lines.pop()
   check_vocab(lines, path)
   return tuple(lines)
+
+
+def write_vocab(words: Sequence[str], path: str):
+  """Writes a vocabulary file atomically, one piece per line."""
+  storage.make_folder(os.path.dirname(path))
+  storage.write(path, _join(words))
+
+
+def hash_vocab(words: Sequence[str]) -> str:
+  """Returns the SHA-256 of the file that `write_vocab` makes, in hexadecimal."""
+  return hashlib.sha256(_join(words)).hexdigest()
+
+
+def _join(words: Sequence[str]) -> bytes:
+  return ''.join(f'{word}\n' for word in words).encode()
 
 
 def check_vocab(lines: Sequence[str], path: str):

@@ -3,7 +3,7 @@
 import collections
 import os
 
-from bert_jax.data import prepare, vocab, vocab_pieces
+from bert_jax.data import prepare, vocab
 from bert_jax.tokenization import tokenizer
 from tests.data.preparation import ONE, make_recipe
 
@@ -31,7 +31,7 @@ def test_it_measures_on_held_out_text(tmp_path, capfd):
   text = '\n\n'.join(f'{line}\n{k}' for k in range(100) for line in _TEXT)
   (tmp_path / 'a.txt').write_text(text, 'utf-8')
   output, other = str(tmp_path / 'vocab.txt'), str(tmp_path / 'other.txt')
-  vocab_pieces.write([*tokenizer.SPECIAL, 'the'], other)
+  tokenizer.write_vocab([*tokenizer.SPECIAL, 'the'], other)
   recipe = make_recipe(str(tmp_path / 'a.txt'), vocab_size=80)
   print(vocab.make(recipe, output, [other], ONE))
   assert len(tokenizer.read_vocab(output)) == 80

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from bert_jax.config import recipes, to_json
-from bert_jax.data import manifest_file, vocab_pieces
+from bert_jax.data import manifest_file
 from bert_jax.pretraining import model_card
+from bert_jax.tokenization import tokenizer
 from tests import models
 
 MANIFEST = {
@@ -75,7 +76,9 @@ def make_text(tmp_path):
     c.update_from_flattened_dict(changes)
     (tmp_path / 'config.json').write_text(to_json(c))
     (tmp_path / 'data').mkdir(exist_ok=True)
-    vocab_pieces.write(models.TOKENIZER.vocab, str(tmp_path / 'data/vocab.txt'))
+    tokenizer.write_vocab(
+      models.TOKENIZER.vocab, str(tmp_path / 'data/vocab.txt')
+    )
     manifest_file.write(str(tmp_path / 'data'), MANIFEST | {'lengths': {}})
     rows = ''.join(json.dumps(row) + '\n' for row in rows)
     (tmp_path / 'metrics.jsonl').write_text(rows)

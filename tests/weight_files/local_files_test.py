@@ -39,6 +39,13 @@ def test_files_and_links_within_the_folder(folder):
     assert local_files.find(folder, 'linked') == path
 
 
+def test_only_small_files_are_read_whole(folder):
+  path = local_files.find_small(folder, 'config.json')
+  os.truncate(path, (8 << 20) + 1)
+  message = refusal(local_files.find_small, folder, 'config.json')
+  assert '8,388,609 bytes' in message
+
+
 def test_links_that_lead_out(folder, tmp_path):
   sibling = tmp_path / 'model2'
   sibling.mkdir()

@@ -6,6 +6,7 @@ import ml_dtypes
 
 from bert_jax.interop import config_file, rename, vocabulary
 from bert_jax.runtime import files
+from bert_jax.tokenization import tokenizer
 from bert_jax.weight_files import protobuf, sstable
 from tests import models
 
@@ -101,7 +102,7 @@ def write_model(path, params, config=models.CONFIG, words=models.TOKENIZER):
   os.mkdir(path)
   tensors = rename.to_theirs(params, config, 'google')
   write_checkpoint(os.path.join(path, 'bert_model.ckpt'), tensors)
-  vocabulary.write(path, words)
+  tokenizer.write_vocab(words.vocab, os.path.join(path, vocabulary.NAME))
   theirs = config_file.from_config(config) | {'hidden_act': 'gelu'}
   del theirs['layer_norm_eps']
   files.write_json(os.path.join(path, 'bert_config.json'), theirs)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bert_jax import errors
 from bert_jax.corpus import sources, text_files
-from bert_jax.data import manifest_file, stages, vocab_pieces
+from bert_jax.data import manifest_file, stages
 from bert_jax.data.recipe import Recipe
 from bert_jax.runtime import disk, hub, lock, process_pool, storage
 from bert_jax.tokenization import tokenizer
@@ -105,7 +105,7 @@ def _check_unchanged(recipe, manifest: dict, directory: str):
   """
   if recipe.vocab and storage.exists(recipe.vocab):
     words = tokenizer.read_vocab(recipe.vocab)
-    if vocab_pieces.compute_sha256(words) != manifest['vocab_sha256']:
+    if tokenizer.hash_vocab(words) != manifest['vocab_sha256']:
       raise errors.UserError(
         f'{recipe.vocab} is not the vocabulary that {directory} was prepared '
         f'with, {manifest_file.vocab_path(directory)}; use another directory, or '
