@@ -1,4 +1,4 @@
-"""Fine-tunes a pre-trained model, and random weights, on nine real tasks.
+"""Fine-tunes a pre-trained model, and random weights, on seven real tasks.
 
   python benchmarks/measure/finetuning_scores.py --model=RUN --data=FOLDER \\
     --workdir=DIR
@@ -15,15 +15,9 @@ started several times at once, and then shares the runs.
 
 --data has `glue/` (the folders of GLUE's download; STS-B and RTE may lack their
 dev files, of which a tenth of the training rows takes the place), `squad/` (with
-dev-v1.1.json) and `wnut17/`. Of QNLI and MNLI it needs less than all:
-
-* QNLI part: the pairs of `glue/QNLI/test.tsv`, whose labels follow from SQuAD's
-  dev set, of which they were made: whether an answer lies in the sentence.
-  Trained on the questions of four fifths of the articles.
-* MNLI subset: the 1,000 rows of `glue/MNLI_subset/mnli_mismatched.tsv`, of which
-  a fifth is dev.
-
-SQuAD is trained on four fifths of the articles of its dev set, too.
+dev-v1.1.json) and `wnut17/`. QNLI part is the pairs of `glue/QNLI/test.tsv`, whose
+labels follow from SQuAD's dev set, of which they were made: whether an answer lies in
+the sentence. Trained on the questions of four fifths of the articles.
 """
 
 import argparse
@@ -49,13 +43,11 @@ class Task(NamedTuple):
     config: the config file, with what stands before its arguments.
     input: `data.input`; {data} is --data, {made} the folder of files made here.
     epochs: times that each row is seen.
-    more: further arguments of the config.
   """
 
   config: str
   input: str
   epochs: int
-  more: str = ''
 
 
 TASKS = {
@@ -67,22 +59,11 @@ TASKS = {
   'QNLI part': Task(
     'classify.py:text=question,pair=sentence', '{made}/qnli', 5
   ),
-  'MNLI subset': Task(
-    'classify.py:text=premise,pair=hypothesis',
-    'train={made}/mnli.tsv',
-    10,
-    more='data.heldout=0.2',
-  ),
   'WNUT-17': Task(
     'ner.py:',
     'train={data}/wnut17/wnut17train.conll,'
     'dev={data}/wnut17/emerging.dev.conll',
     6,
-  ),
-  'SQuAD part': Task(
-    'squad.py:seq_length=256',
-    'train={made}/squad/train.json,dev={made}/squad/dev.json',
-    2,
   ),
 }
 
@@ -159,7 +140,6 @@ def sweep(name, kind, start, options, made, grid):
     f'--workdir={folder}',
     f'--grid={grid} seed={seeds}',
     f'--config.data.input={task.input.format(data=options.data, made=made)}',
-    *(f'--config.{x}' for x in task.more.split()),
     *flags,
   ]
   print(' '.join(command), flush=True)
@@ -185,21 +165,10 @@ def print_table(results):
 
 
 def write_data(data, folder):
-  """Writes the parts of QNLI, MNLI and SQuAD to a folder."""
+  """Writes the part of QNLI to a folder."""
   squad = json.loads(pathlib.Path(data, 'squad', 'dev-v1.1.json').read_text())
-  for name in ('squad', 'qnli'):
-    os.makedirs(os.path.join(folder, name))
-  parts = {'train': [], 'dev': []}
-  for article in squad['data']:
-    parts[choose_split(article['title'])].append(article)
-  for split, articles in parts.items():
-    path = pathlib.Path(folder, 'squad', f'{split}.json')
-    path.write_text(json.dumps(squad | {'data': articles}))
+  os.makedirs(os.path.join(folder, 'qnli'))
   write_qnli(squad, os.path.join(data, 'glue', 'QNLI', 'test.tsv'), folder)
-  source = pathlib.Path(data, 'glue', 'MNLI_subset', 'mnli_mismatched.tsv')
-  lines = source.read_text('utf-8').splitlines()
-  path = pathlib.Path(folder, 'mnli.tsv')
-  path.write_text('\n'.join(['label\tpremise\thypothesis', *lines]) + '\n')
 
 
 def choose_split(title):
