@@ -1,7 +1,6 @@
 """`manifest.json`: recipe, inputs, counts and checksums of prepared data."""
 
 import hashlib
-import io
 import json
 import os
 import unicodedata
@@ -197,9 +196,8 @@ def sum_up(
   train, heldout = (
     [s for s in summaries if s['split'] == x] for x in ('train', 'heldout')
   )
-  tokens = sum(
-    np.load(io.BytesIO(storage.read(s['token_counts']['path']))) for s in train
-  )
+  counted = (storage.read(s['token_counts']['path']) for s in train)
+  tokens = sum(np.frombuffer(raw, np.int64) for raw in counted)
   share = tokens[tokens > 0] / tokens.sum()
   unk_id = tokenizer.read_vocab(vocab_path).index('[UNK]')
   dropped = dict(counts)

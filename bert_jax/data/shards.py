@@ -6,8 +6,6 @@ recipe, whichever process makes them, and in whatever order.
 
 import dataclasses
 import functools
-import hashlib
-import io
 import itertools
 import json
 import os
@@ -91,7 +89,7 @@ def count_words(shard: Shard, recipe: Recipe) -> str:
 def make(shard: Shard, recipe: Recipe) -> dict:
   """Writes a shard's tokens, and its pairs of every length, unless they exist.
 
-  Returns its summary, with path and sha256 of its token counts (`.npy`).
+  Returns its summary, with path and sha256 of its token counts, int64.
   """
   done = os.path.join(shard.work, f'{shard.name}.json')
   if summary := _read_summary(done, shard.output):
@@ -102,9 +100,7 @@ def make(shard: Shard, recipe: Recipe) -> dict:
   for k in range(0, len(tokens.ids), 1 << 20):  # bincount makes them int64
     part = tokens.ids[k : k + (1 << 20)]
     counts += np.bincount(part, minlength=len(counts))
-  counts_path, buffer = done.removesuffix('.json') + '.npy', io.BytesIO()
-  np.save(buffer, counts)
-  storage.write(counts_path, buffer.getvalue(), synced=False)
+  counted = store.write(shard.work, f'{shard.name}.counts', [counts])
   summary = {
     'split': shard.split,
     'number': shard.number,
@@ -117,8 +113,8 @@ def make(shard: Shard, recipe: Recipe) -> dict:
       for weights in (None, np.diff(tokens.texts.sentences[documents]))
     ],
     'token_counts': {
-      'path': counts_path,
-      'sha256': hashlib.sha256(buffer.getvalue()).hexdigest(),
+      'path': os.path.join(shard.work, counted['name']),
+      'sha256': counted['sha256'],
     },
     'tokens_file': store.write(
       shard.output, f'{shard.name}.tokens', [tokens.ids]

@@ -209,7 +209,7 @@ def test_what_a_power_cut_left_empty_is_made_again(corpus, prepared, tmp_path):
   output = str(tmp_path / 'data')
   with pytest.raises(Stopped):
     prepare.prepare(make_recipe(corpus), output, stop_after(shards.make))
-  endings = ['.json', '.npy', '.tokens', '.pairs']
+  endings = ['.json', '.counts', '.tokens', '.pairs']
   for ending, name in zip(endings, ['heldout-', *['train-'] * 3], strict=True):
     found = sorted(pathlib.Path(output + '.partial').rglob(f'{name}*{ending}'))
     found[-1].write_bytes(b'')
