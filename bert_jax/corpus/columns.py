@@ -1,13 +1,10 @@
 """Reads the texts of Parquet and Arrow files, a thousand rows at a time."""
 
-import collections
 import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 from bert_jax import errors
-from bert_jax.corpus import clean, formats
-from bert_jax.corpus.document import Document
 
 _ROWS = 1000
 
@@ -46,15 +43,6 @@ def read_arrow(
     for batch in opened:
       rows = range(0, batch.num_rows, _ROWS)
       yield from _decode(batch.select([field]).slice(k, _ROWS) for k in rows)
-
-
-def make_documents(
-  texts: Iterable[bytes], layout: str, counts: collections.Counter
-) -> Iterator[Document]:
-  """Yields the documents in texts."""
-  for raw in texts:
-    text = clean.decode(raw, counts)
-    yield from formats.make_documents(text, layout, counts)
 
 
 @contextlib.contextmanager

@@ -209,6 +209,14 @@ def make_documents(
   yield from list(read_whole_file(lines, counts)) or [Document([])]
 
 
+def read_texts(
+  texts: Iterable[bytes], layout: str, counts: collections.Counter
+) -> Iterator[Document]:
+  """Yields the documents in texts, see `make_documents`."""
+  for raw in texts:
+    yield from make_documents(clean.decode(raw, counts), layout, counts)
+
+
 def split_lines(text: str) -> list[str]:
   """Returns the lines of a text that are not blank."""
   lines = map(str.strip, clean.break_lines(text))

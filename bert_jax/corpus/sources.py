@@ -158,9 +158,8 @@ def read_documents(
     if part.path == PYTHON_DOCS:
       documents = prose.read_documents()
     elif part.path.startswith(tfds_text.PREFIX):
-      documents = tfds_text.read_documents(
-        part.path, field, layout, part.start, part.stop, counts
-      )
+      texts = tfds_text.read_texts(part.path, field, part.start, part.stop)
+      documents = formats.read_texts(texts, layout, counts)
     else:
       documents = _read_file(part, layout, field, counts, invalid)
     if part.start == 0 and layout != 'files':
@@ -210,11 +209,11 @@ def _parse(file, head, part: Range, layout, field, counts):
     return mediawiki.read_documents(file, counts)
   if kind == file_kinds.PARQUET:
     texts = columns.read_parquet(file, part.path, field, part.start, stop)
-    return columns.make_documents(texts, layout, counts)
+    return formats.read_texts(texts, layout, counts)
   if kind in (file_kinds.ARROW, file_kinds.ARROW_STREAM):
     is_stream = kind == file_kinds.ARROW_STREAM
     texts = columns.read_arrow(file, part.path, field, is_stream)
-    return columns.make_documents(texts, layout, counts)
+    return formats.read_texts(texts, layout, counts)
 
   def make(value, place):
     place = f'{part.path}, {place},'

@@ -1,14 +1,11 @@
 """Reads the texts of a TFDS dataset, without TensorFlow."""
 
-import collections
 import functools
 import importlib.util
 import re
 from collections.abc import Iterator
 
 from bert_jax import errors
-from bert_jax.corpus import clean, formats
-from bert_jax.corpus.document import Document
 
 PREFIX = 'tfds:'
 
@@ -16,27 +13,19 @@ PREFIX = 'tfds:'
 _INPUT = re.compile(r'tfds:(\S+):([A-Za-z]\w*(?:\[[^\]]*\])?)')
 
 
-def read_documents(
-  given: str,
-  field: str,
-  layout: str,
-  start: int,
-  stop: int,
-  counts: collections.Counter,
-) -> Iterator[Document]:
-  """Yields the documents of examples `start` to `stop`."""
+def read_texts(
+  given: str, field: str, start: int, stop: int
+) -> Iterator[bytes]:
+  """Yields the texts of examples `start` to `stop`."""
   source = open_split(given, field)
   for n in range(start, stop):
     text = source[n][field]
-    if isinstance(text, bytes):
-      text = text.decode('utf-8', 'surrogateescape')
-    if not isinstance(text, str):
+    if not isinstance(text, bytes):
       raise errors.UserError(
         f'feature {field!r} of input {given!r} holds {type(text).__name__}, not '
         'text; name one that holds text.'
       )
-    text = clean.clean(text, counts)
-    yield from formats.make_documents(text, layout, counts)
+    yield text
 
 
 @functools.lru_cache(1)
