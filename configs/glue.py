@@ -1,6 +1,6 @@
 """A task of GLUE (arXiv 1810.04805, section 4.1), by the paper's recipe.
 
-python -m bert_jax.main --config=configs/glue.py:rte --workdir=DIR \\
+python -m bert_jax.main --config=configs/glue.py:stsb --workdir=DIR \\
   --config.init_from=MODEL --config.data.input=glue_data
 
 cola, sst2, mrpc, stsb, qqp, mnli (with the diagnostics), qnli, rte or wnli, from

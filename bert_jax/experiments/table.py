@@ -61,12 +61,15 @@ def _score(of: dict[str, dict]) -> dict[str, Any]:
   """Returns the scores of a setting's runs on dev, {name: results}.
 
   They are the first `metric`: `values`, {run: value}, `mean`, `std` (of the sample)
-  and `best`; `baseline`, a constant's, and `problems`, {run: why it is no better}.
+  and `best`; `baseline`, a constant's, and `problems`, {run: why it is no better};
+  `counted_words`, what counting words gets, and `below_words`, runs no better.
   """
   metric = _get_common(next(iter(x['metrics'])) for x in of.values())
   values = {name: x['metrics'][metric] for name, x in of.items()}
   scores = [*values.values()]
   baselines = (x['baseline'][metric] for x in of.values())
+  words = {k: x['counted_words'] for k, x in of.items() if 'counted_words' in x}
+  counted = (x['metrics'][metric] for x in words.values())
   return {
     'metric': metric,
     'values': values,
@@ -75,6 +78,8 @@ def _score(of: dict[str, dict]) -> dict[str, Any]:
     'best': max(scores, default=None),
     'baseline': max(baselines, default=None),
     'problems': {k: x['problem'] for k, x in of.items() if x['problem']},
+    'counted_words': max(counted, default=None),
+    'below_words': [k for k, x in words.items() if x['problem']],
   }
 
 
@@ -100,15 +105,18 @@ def tabulate(summary: dict[str, Any]) -> list[list[str]]:
   score = _get_common(x['metric'] for x in settings if x['metric']) or 'score'
   if summary['select'] == 'best':
     score = f'{score} of the best epoch'
-  rows = [[*settings[0]['fields'], 'done', score, 'best', 'constant', '']]
+  shown = {'mean': score, 'best': 'best', 'baseline': 'constant'}
+  if any(x.get('counted_words') is not None for x in settings):
+    shown['counted_words'] = 'counting words'
+  rows = [[*settings[0]['fields'], 'done', *shown.values(), '']]
   for x in settings:
-    done, poor = len(x['values']), len(x['problems'])
-    numbers = [
-      f'{x[k]:.4f}' if done else '' for k in ('mean', 'best', 'baseline')
-    ]
+    numbers = ['' if x.get(k) is None else f'{x[k]:.4f}' for k in shown]
     numbers[0] += '' if x['std'] is None else f' ± {x["std"]:.4f}'
+    poor, below = len(x['problems']), len(x.get('below_words', ()))
     said = f'{poor} may have learnt nothing' if poor else ''
-    rows.append([*x['fields'].values(), f'{done}/{x["runs"]}', *numbers, said])
+    said += f', {below} no better than counting words' if below else ''
+    done = f'{len(x["values"])}/{x["runs"]}'
+    rows.append([*x['fields'].values(), done, *numbers, said.lstrip(', ')])
   return rows
 
 

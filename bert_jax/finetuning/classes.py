@@ -43,6 +43,7 @@ class Classes(row_task.RowTask):
 
   name = 'classification'
   pipeline, auto = 'text-classification', 'SequenceClassification'
+  counts_words = True
 
   def read_file(self, source, split, path):
     if source.glue:

@@ -110,8 +110,9 @@ def compare(
   truth: np.ndarray,
   predicted: np.ndarray,
   train: np.ndarray,
+  other: np.ndarray | None = None,
 ) -> dict[str, Any]:
-  """Scores predictions, compared with a constant.
+  """Scores predictions, compared with a constant, or with `other` predictions.
 
   The constant is the commonest class of the training rows or of these,
   whichever scores better, or the mean of the training rows. Rows are drawn anew
@@ -128,7 +129,8 @@ def compare(
   else:
     at_3 = (1 * (x >= 3) for x in (truth, predicted))
     bounds = {'f1_at_3': _find_bounds(*at_3)['f1']}
-  constants = (predict_constant(x, len(truth)) for x in (train, truth))
+  constants = [predict_constant(x, len(truth)) for x in (train, truth)]
+  constants = constants if other is None else [other]
   constant = max(constants, key=lambda x: score(names[:1], truth, x)[names[0]])
   return _compare(
     len(truth),
@@ -348,11 +350,16 @@ def find_problem(scored: dict[str, Any], predicted: np.ndarray) -> str | None:
     return 'some predictions are not finite'
   if len(predicted) > 1 and np.ptp(predicted) < 1e-6:
     return f'all {len(predicted):,} predictions are the same'
+  return describe_doubt(scored, 'a constant')
+
+
+def describe_doubt(scored: dict[str, Any], what: str) -> str | None:
+  """Says that predictions scored by `compare` hardly beat others, if they do."""
   if scored['doubt'] <= _DOUBT:
     return None
   [(name, value), *_] = scored['metrics'].items()
-  constant = scored['baseline'][name]
+  other = scored['baseline'][name]
   return (
-    f'{"hardly" if value > constant else "no"} better than a constant: {name} '
-    f'{value:.3f}, constant {constant:.3f}'
+    f'{"hardly" if value > other else "no"} better than {what}: {name} '
+    f'{value:.3f}, {what.removeprefix("a ")} {other:.3f}'
   )

@@ -11,7 +11,14 @@ from ml_collections import config_dict
 
 import bert_jax
 from bert_jax.config import flatten, model_config
-from bert_jax.finetuning import completion, leaderboard, supervised, training
+from bert_jax.finetuning import (
+  completion,
+  counted_words,
+  leaderboard,
+  metrics,
+  supervised,
+  training,
+)
 from bert_jax.finetuning.readers import splits
 from bert_jax.inference import fine_tuned, trained_length
 from bert_jax.interop import hugging_face
@@ -90,7 +97,8 @@ def score(run: Run) -> dict[str, Any]:
 
   This is what `Supervised.compare` returns for `dev`; `problem`, why the run learnt
   nothing, or None; `counts`, predictions per split; `other`, the scores of further
-  splits with labels; and which run was scored.
+  splits with labels; `counted_words`, see `_count_words`, of classes and numbers; and
+  which run was scored.
   """
   this, data, c = run.task, run.data, run.config
   names = this.list_metrics(data.labels, c.finetuning)
@@ -107,6 +115,7 @@ def score(run: Run) -> dict[str, Any]:
     'problem': this.find_problem(dev, run.predicted['dev']),
     'counts': {name: split.count() for name, split in data.splits.items()},
     'other': scored,
+    **(_count_words(run, names) if this.counts_words else {}),
     'task': c.finetuning.glue or this.name,
     'init_from': c.init_from,
     'seed': c.seed,
@@ -116,6 +125,32 @@ def score(run: Run) -> dict[str, Any]:
     # Of the parameters alone, without the optimizer's state.
     'fingerprint': fingerprint.combine(fingerprint.of_arrays(run.params)),
   }
+
+
+def _count_words(run, names) -> dict[str, dict]:
+  """Returns what counting words gets on dev, compared with the model, as `compare`.
+
+  `doubt` is the share of resamples in which it does as well as the model,
+  `problem` says so, and `rows` are those that it learnt from.
+  """
+  truth, train = (run.data.splits[x].labels for x in ('dev', 'train'))
+  words, rows = counted_words.predict(names[0], run.data)
+  scored = metrics.compare(names, truth, words, train)
+  chosen = run.predicted['dev']['chosen']
+  model = metrics.compare(names[:1], truth, chosen, train, words)
+  problem = metrics.describe_doubt(model, 'counting words')
+  about = {'doubt': model['doubt'], 'problem': problem, 'rows': rows}
+  return {'counted_words': scored | about}
+
+
+def _describe_words(words) -> str:
+  scores = [
+    '{} {:.4f} [{:.4f}, {:.4f}]'.format(name, x, *words['intervals'][name])
+    for name, x in words['metrics'].items()
+  ]
+  return (
+    f'gets on dev {", ".join(scores)}, from {words["rows"]:,} training rows'
+  )
 
 
 def _export(run, results) -> str | None:
@@ -168,6 +203,10 @@ def _tell(run, results, problem, written: dict[str, str]):
   if results['problem']:
     advice = completion.advise(run.config, run.data.splits['train'].size)
     print(f'WARNING: {results["problem"]}; {advice}')
+  if words := results.get('counted_words'):
+    print(f'counting words {_describe_words(words)}')
+    if words['problem']:
+      print(f'WARNING: {words["problem"]} (docs/finetuning.md#counting-words)')
   for name, meaning in written.items():
     print(f'  {os.path.join(run.workdir, name)}: {meaning}')
   if problem:
@@ -219,8 +258,11 @@ def make_card(
       'if [CLS] as its first and last token scores higher than the best answer '
       f'by more than `spans.threshold` of {_THRESHOLD}'
     )
-  if results['problem']:
-    about['**warning**'] = results['problem']
+  words = results.get('counted_words', {})
+  if words:
+    about['counting words'] = _describe_words(words)
+  if problems := [*filter(None, (results['problem'], words.get('problem')))]:
+    about['**warning**'] = '; '.join(problems)
   head = ('split', this.counted, 'metric', 'value', '95 % interval', 'constant')
   rows = [
     (

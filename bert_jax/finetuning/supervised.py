@@ -43,6 +43,7 @@ class Supervised(abc.ABC):
   extension = '.tsv'  # of its files in the folder `predictions`
   outputs: tuple[str, ...] = table_files.EXTENSIONS  # of `bert_jax.predict`
   takes_label = True  # whether --label names the labels of a file to score
+  counts_words = False  # whether counting words is compared with the model
   takes_keep = False  # whether --keep names columns of a file to copy
   tuned = ''  # what a threshold that is tuned on dev means, a format
 

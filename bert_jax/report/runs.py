@@ -123,6 +123,8 @@ def _list_facts(c, rows, status, results) -> dict[str, Any]:
   for name, value in results.get('metrics', {}).items():
     low, high = results['intervals'][name]
     constant = f'a constant gets {results["baseline"][name]:.4f}'
+    if words := results.get('counted_words'):
+      constant += f', counting words {words["metrics"][name]:.4f}'
     facts[f'dev {name}'] = f'{value:.4f} [{low:.4f}, {high:.4f}], {constant}'
   about = 'devices', 'device_kind', 'cores', 'jax', 'libtpu'
   facts |= {x: f'{run[x]}' for x in about if run.get(x)}

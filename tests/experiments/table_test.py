@@ -73,6 +73,13 @@ def test_the_table_has_a_line_for_each_setting():
     '    1 may have learnt nothing',
     '2e-05          0/3',
   ]
+  words = {'counted_words': {'metrics': {'f1': 0.5}, 'problem': 'no better'}}
+  summary = summarise([poor | words, 1.0, None, None, None, None])
+  head, line, *_ = table.render(summary)
+  assert head.endswith('best    constant  counting words')
+  assert line.endswith(
+    '0.5000          1 may have learnt nothing, 1 no better than counting words'
+  )
   chosen = [x | {'select': 'best'} for x in (poor, make_results(1.0))]
   summary = summarise([*chosen, None, None, None, None])
   assert 'f1 of the best epoch' in table.render(summary)[0]

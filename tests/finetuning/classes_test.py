@@ -190,6 +190,9 @@ def test_the_export_is_the_run_and_its_card_has_the_scores(finetuned):
   card = '\n'.join(made.read_lines(finetuned, 'export', 'README.md'))
   assert '| dev | 10 | accuracy | 1.0000 | 0.7225 to 1.0000 | 0.5000 |' in card
   assert '| finetuning.epochs | `8.0` |' in card
+  # The animal is a word.
+  assert '| counting words | gets on dev accuracy 1.0000 [0.7225, 1.' in card
+  assert '| **warning** | no better than counting words: acc' in card
 
 
 @pytest.mark.slow

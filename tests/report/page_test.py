@@ -94,6 +94,9 @@ def test_scores_stand_beside_a_constant_and_metrics_are_drawn(tmp_path):
   text = show(write(tmp_path / 'a', rows=[row], **more))
   score = '0.7500 [0.5000, 0.8750], a constant gets 0.2500'
   assert find_row(text, 'dev f1') == [score]
+  results['counted_words'] = {'metrics': {'f1': 0.5}}
+  text = show(write(tmp_path / 'b', rows=[row], **more))
+  assert find_row(text, 'dev f1') == [f'{score}, counting words 0.5000']
   assert 'eval: f1, by step' in text
 
 
