@@ -300,6 +300,14 @@ def test_tokens_are_written_once_and_all_pairs_are_slices_of_them(prepared):
     assert not ids[len(tokens) :].any()
 
 
+def test_a_shard_whose_offsets_would_not_fit_is_refused(
+  corpus, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(store, 'MOST_TOKENS', 1000)
+  with pytest.raises(errors.UserError, match='too large. Set data.shards'):
+    prepare.prepare(make_recipe(corpus), str(tmp_path / 'data'), ONE)
+
+
 def test_packed_rows_hold_all_pairs(corpus, prepared, tmp_path):
   manifest = prepare.prepare(
     make_recipe(corpus, pack=3), str(tmp_path / 'packed'), ONE

@@ -14,6 +14,7 @@ import tokenizers
 
 from bert_jax import errors
 from bert_jax.interop import hugging_face
+from bert_jax.model import classifier
 from bert_jax.tokenization.tokenizer import Tokenizer
 from tests import models
 from tests.weight_files import fake_torch
@@ -75,6 +76,19 @@ def test_tokenizer_json_gives_our_ids(tmp_path, lowercase, strip_accents):
     settings = json.load(f)
   assert settings['model_max_length'] == 7
   assert settings['strip_accents'] == strip_accents
+
+
+def test_why_there_is_no_export_is_said():
+  def find(head=None, **changes):
+    config = dataclasses.replace(models.CONFIG, **changes)
+    return hugging_face.find_problem(config, head)
+
+  assert 'from right to left' in find(causal=True, reverse=True)
+  head = classifier.Head(np.zeros((8, 2)), np.zeros(2), ('a', 'b'), 7, ())
+  assert find(head) is None
+  assert 'which sees no text' in find(head, causal=True)
+  assert find(head._replace(task='tagging'), causal=True) is None
+  assert 'a BiLSTM' in find(head._replace(bilstm={}))
 
 
 @pytest.mark.parametrize(

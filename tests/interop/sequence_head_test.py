@@ -157,3 +157,13 @@ def test_a_head_of_another_kind_is_left_over(tmp_path, fields):
   found = model.head
   assert found is None
   assert model.report.left_over == ['classifier.bias', 'classifier.weight']
+
+
+def test_a_classifier_needs_the_pooler(tmp_path):
+  export(tmp_path / 'out', HEAD)
+  path = tmp_path / 'out' / 'model.safetensors'
+  tensors = safetensors.numpy.load_file(path)
+  kept = {name: x for name, x in tensors.items() if 'pooler' not in name}
+  safetensors.numpy.save_file(kept, path)
+  with pytest.raises(errors.UserError, match='lacks bert.pooler, which it'):
+    hugging_face.read(str(tmp_path / 'out'))
