@@ -178,20 +178,13 @@ def _open_partial(
     'format': manifest_file.FORMAT,
     'recipe': recipe.to_dict(),
     'vocab_sha256': tokenizer.hash_vocab(words),
-    'files': {x: [size, _find_time(x)] for x, size in sizes.items()},
+    'files': {x: [size, storage.get_time(x)] for x, size in sizes.items()},
   }
   if storage.exists(path) and files.load_json(path) == begun:
     return
   storage.delete(os.path.dirname(work))
   storage.make_folder(work)
   files.write_json(path, begun)
-
-
-def _find_time(path: str) -> float:
-  try:
-    return storage.get_time(path)
-  except NotImplementedError:  # by some that fsspec opens, such as http://
-    return 0
 
 
 def _sum_up(recipe, results: Sequence[dict]) -> tuple[list[dict], dict]:

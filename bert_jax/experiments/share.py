@@ -107,7 +107,8 @@ def work(
         if not results.keys() >= {*run.needs}:
           continue
         workdir = os.path.join(directory, run.name)
-        with lock.attempt(os.path.join(workdir, _CLAIM)) as held:
+        path, sign = os.path.join(workdir, _CLAIM), paths.status(workdir)
+        with lock.attempt(path, sign) as held:
           # Another process may just have done it.
           if held and run in _look(directory, runs, results, failed):
             _say(f'{run.name} ({len(results) + 1} of {len(runs)})')

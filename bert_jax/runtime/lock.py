@@ -4,8 +4,9 @@ In a folder, a lock is a file, which the kernel releases when a process ends. In
 a bucket it is a claim: PATH/1, PATH/2, ... are created only if absent, so each
 number has one owner, and the owner of the largest is the writer. Who comes next
 takes over, by creating the next number, when that one released its claim or is
-gone: its process is dead on this machine, or it has not written its claim again
-for three minutes by the bucket's clock.
+gone: its process is dead on this machine, or it gave no sign of life for three
+minutes by the bucket's clock. The sign is the `status.json` that a run keeps
+writing; a writer without one writes its claim again.
 """
 
 import contextlib
@@ -30,7 +31,9 @@ class Held(errors.UserError):
 
 
 @contextlib.contextmanager
-def exclusive(path: str, wait: bool = False, patient: bool = True):
+def exclusive(
+  path: str, wait: bool = False, sign: str | None = None, patient: bool = True
+):
   """Holds a lock.
 
   Raises Held if another process holds it, and errors.UserError if there can be
@@ -40,10 +43,12 @@ def exclusive(path: str, wait: bool = False, patient: bool = True):
     path: nothing else may have this path.
     wait: whether to wait for another process of this machine that holds it;
       only for a local path.
+    sign: in a bucket, a file that the holder writes again every minute or more
+      often; None writes the claim.
     patient: in a bucket, False raises at once even if the holder may be gone.
   """
   if storage.is_remote(path):
-    with _claim(path, patient):
+    with _claim(path, sign, patient):
       yield
     return
   os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
@@ -64,11 +69,11 @@ def exclusive(path: str, wait: bool = False, patient: bool = True):
 
 
 @contextlib.contextmanager
-def attempt(path: str) -> Iterator[bool]:
+def attempt(path: str, sign: str | None = None) -> Iterator[bool]:
   """Takes a lock if it is free; yields whether it was."""
   with contextlib.ExitStack() as stack:
     try:
-      stack.enter_context(exclusive(path, patient=False))
+      stack.enter_context(exclusive(path, sign=sign, patient=False))
     except Held:
       yield False
     else:
@@ -79,11 +84,11 @@ def attempt(path: str) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def _claim(path: str, patient: bool):
+def _claim(path: str, sign: str | None, patient: bool):
   who = f'{socket.gethostname()}, process {os.getpid()}, since {time.ctime()}'
   lines = who, _identify_machine(), str(os.getpid()), str(uuid.uuid4())
   content = '\n'.join(lines).encode()
-  while not (number := _take(path, content, patient)):
+  while not (number := _take(path, content, sign, patient)):
     pass  # another process was faster; see whether it lives
 
   def look():
@@ -91,7 +96,8 @@ def _claim(path: str, patient: bool):
       line = f'error: another took {path} over: this process was cut off.'
       print(line, file=sys.stderr, flush=True)
       os._exit(errors.MISTAKE)  # the main thread may be anywhere
-    storage.write(f'{path}/{number}', content)
+    if not sign:
+      storage.write(f'{path}/{number}', content)
 
   try:
     with periodic.calling(look, _PERIOD):
@@ -101,11 +107,11 @@ def _claim(path: str, patient: bool):
       storage.write(f'{path}/{number}', _RELEASED)
 
 
-def _take(path: str, content: bytes, patient: bool) -> int:
+def _take(path: str, content: bytes, sign: str | None, patient: bool) -> int:
   """Returns the number of our claim, 0 if another process was faster."""
   numbers = _list(path)
   if newest := numbers[-1]:
-    _wait_until_free(path, f'{path}/{newest}', patient)
+    _wait_until_free(path, f'{path}/{newest}', sign, patient)
   number = newest + 1
   if not storage.create(f'{path}/{number}', content):
     return 0
@@ -116,13 +122,12 @@ def _take(path: str, content: bytes, patient: bool) -> int:
   return number if is_last else 0
 
 
-def _wait_until_free(path: str, claim: str, patient: bool):
+def _wait_until_free(path: str, claim: str, sign: str | None, patient: bool):
   """Returns when the holder of a claim is gone; raises Held if it lives."""
   before = None
   while True:
     try:
-      raw, at = storage.read(claim), storage.get_time(claim)
-      age = _find_time(path) - at
+      raw, (age, at) = storage.read(claim), _find_last_sign(claim, sign)
     except FileNotFoundError:  # taken over and tidied up
       return
     if raw == _RELEASED or _is_dead(raw) or age > _GONE:
@@ -138,12 +143,15 @@ def _wait_until_free(path: str, claim: str, patient: bool):
     time.sleep(_PERIOD / 3)
 
 
-def _find_time(path: str) -> float:
-  probe = f'{path}/now.{uuid.uuid4()}'
+def _find_last_sign(claim: str, sign: str | None) -> tuple[float, float]:
+  """Returns the age and the time of the last sign of life; bucket's clock."""
+  probe = f'{os.path.dirname(claim)}/now.{uuid.uuid4()}'
   storage.create(probe, b'')
-  now = storage.get_time(probe)
+  now, at = storage.get_time(probe), storage.get_time(claim)
   storage.delete(probe)
-  return now
+  if sign and storage.exists(sign):
+    at = max(at, storage.get_time(sign))
+  return now - at, at
 
 
 def _list(path: str) -> list[int]:

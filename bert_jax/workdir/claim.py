@@ -79,7 +79,8 @@ def claim(workdir: str, config: config_dict.ConfigDict):
   another process has locked it, it raises errors.UserError.
   """
   make_folder(workdir)
-  with lock.exclusive(os.path.join(workdir, '.lock')):
+  path, sign = os.path.join(workdir, '.lock'), paths.status(workdir)
+  with lock.exclusive(path, sign=sign):
     disk.remove_unfinished(workdir)
     if is_final(workdir):
       check_config(workdir)

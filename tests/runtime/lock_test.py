@@ -66,6 +66,32 @@ def test_a_holder_on_another_machine_is_gone_when_it_stops_writing(
   assert said in capsys.readouterr().out
 
 
+@pytest.mark.parametrize('age, gone', [(100, False), (190, True), (None, True)])
+def test_a_run_lives_while_it_writes_its_status(remote, monkeypatch, age, gone):
+  path, sign = f'{remote}/lock', f'{remote}/status.json'
+  hold_elsewhere(path)
+  if age:
+    files.write_text(sign, '{}')
+  ages = {f'{path}/7': 200, sign: age}
+  monkeypatch.setattr(storage, 'get_time', lambda x: 1000 - ages.get(x, 0))
+  with lock.attempt(path, sign) as held:
+    assert held == gone
+
+
+def test_who_writes_a_status_does_not_write_its_claim(remote, monkeypatch):
+  looks, numbers, written = [], lock._list, []
+
+  def look(path):
+    looks.append(path)
+    return numbers(path)
+
+  with lock.exclusive(f'{remote}/lock', sign=f'{remote}/status.json'):
+    monkeypatch.setattr(lock, '_list', look)
+    monkeypatch.setattr(storage, 'write', lambda *x: written.append(x[1]))
+    waiting.until(lambda: len(looks) > 2)
+  assert written == [b'released']
+
+
 def test_who_looked_before_others_came_and_went_does_not_hold_it(
   remote, monkeypatch
 ):
