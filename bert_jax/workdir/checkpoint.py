@@ -97,25 +97,18 @@ class Checkpoints:
       facts['best'] = self.best
     self._wait()
     self._before = self.newest
-    try:
-      self._manager.save(
-        step,
-        args=ocp.args.Composite(
-          state=ocp.args.StandardSave(self._lay_out(state)),
-          facts=ocp.args.JsonSave(facts),
-        ),
-        force=True,
-      )
-    except Exception as error:
-      raise self._save_failed(error) from error
+    args = ocp.args.Composite(
+      state=ocp.args.StandardSave(self._lay_out(state)),
+      facts=ocp.args.JsonSave(facts),
+    )
+    with self._saving():
+      self._manager.save(step, args=args, force=True)
     self.newest, self.saved = step, time.monotonic()
     return combined
 
   def _wait(self):
-    try:
+    with self._saving():
       self._manager.wait_until_finished()
-    except Exception as error:
-      raise self._save_failed(error) from error
 
   @property
   def complete(self) -> int | None:
@@ -126,38 +119,41 @@ class Checkpoints:
       return newest
     return self._before
 
-  def _save_failed(self, error) -> OSError:
-    step = self.newest = self._manager.latest_step()
-    with contextlib.suppress(OSError):
-      _remove_unfinished(self._directory)  # the disk may be full
-    # Each layer adds its message to the text; the innermost cause is last.
-    text = str(error).strip().rpartition(': ')[2] or type(error).__name__
-    cause = error
-    while cause is not None and not getattr(cause, 'strerror', None):
-      cause = cause.__cause__
-    cause = cause.strerror if cause else text
-    stands = 'none was saved before' if step is None else f'step {step} is kept'
-    return OSError(
-      f'cannot save a checkpoint in {self._directory}: {cause} ({stands}). '
-      'Put that right, for example free disk space, then resume with the same '
-      'command'
-    )
+  @contextlib.contextmanager
+  def _saving(self):
+    try:
+      yield
+    except Exception as error:
+      step = self.newest = self._manager.latest_step()
+      with contextlib.suppress(OSError):
+        _remove_unfinished(self._directory)  # the disk may be full
+      cause = error
+      while cause.__cause__ and not getattr(cause, 'strerror', None):
+        cause = cause.__cause__
+      # Each layer adds its message to the text; the innermost cause is last.
+      text = str(error).strip().rpartition(': ')[2] or type(error).__name__
+      stands = (
+        'none was saved before' if step is None else f'step {step} is kept'
+      )
+      raise OSError(
+        f'cannot save a checkpoint in {self._directory}: '
+        f'{getattr(cause, "strerror", None) or text} ({stands}). Put that right, '
+        'for example free disk space, then resume with the same command'
+      ) from error
 
   def restore(self, template: Any, start_over: bool = False):
     """Restores the newest undamaged checkpoint.
 
     Args:
       template: tree of jax.ShapeDtypeStruct with shardings.
-      start_over: if all checkpoints are damaged, moves them aside instead of
-        raising.
+      start_over: if all are damaged, moves them aside instead of raising.
 
     Returns:
       (state, facts), or None if there are no checkpoints.
 
     Raises:
-      errors.UserError: if all checkpoints are damaged; or if one cannot be read
-        or has another state tree, without proof of damage. Then nothing is
-        moved.
+      errors.UserError, OSError: nothing was moved, since all are damaged, or one
+        cannot be read or has another state tree, without proof of damage.
     """
     for name in checkpoint_reader.list_names(self._directory, 'misnamed'):
       path = os.path.join(self._directory, name)
