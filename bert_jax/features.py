@@ -94,26 +94,21 @@ def main(argv: list[str]):
   flat = [text for row in texts for text in row]
   unknown.tell(model.tokenizer, np.concatenate(rows), flat, name)
   trained_length.warn(model, map(len, rows))
-  find = functools.partial(
-    hidden_states.extract, model.params, model.config, model.tokenizer, texts
-  )
+  find = functools.partial(hidden_states.extract, *model[:3], texts)
   if f.output:
     features = find(f.layers, f.attention, f.batch_size)
     files.write_file(f.output, lambda new: write(new, features, len(texts)))
     print(f'wrote {f.output}: {errors.count(len(texts), "sentence")}')
   if f.attention_plot:
-    _draw(f, model.config, *find('last', attention=True))
-
-
-def _draw(f, config, sentence):
-  layer = range(config.num_layers)[f.layer]
-  heads = range(config.num_heads)
-  maps = {
-    f'layer {layer}, head {head}': sentence.attention[layer, head]
-    for head in (heads if f.head is None else [heads[f.head]])
-  }
-  attention_plot.draw(f.attention_plot, sentence.tokens, maps)
-  print(f'wrote {f.attention_plot}: {" ".join(sentence.tokens)}')
+    [sentence] = find('last', attention=True)
+    layer = range(model.config.num_layers)[f.layer]
+    heads = range(model.config.num_heads)
+    maps = {
+      f'layer {layer}, head {head}': sentence.attention[layer, head]
+      for head in (heads if f.head is None else [heads[f.head]])
+    }
+    attention_plot.draw(f.attention_plot, sentence.tokens, maps)
+    print(f'wrote {f.attention_plot}: {" ".join(sentence.tokens)}')
 
 
 def _check_flags(f, sentences):

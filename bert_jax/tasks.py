@@ -66,7 +66,7 @@ def define(this: supervised.Supervised) -> Definition:
   return Definition(
     take_model=starting.take_model,
     check_input=functools.partial(training.check_input, this),
-    prepare=lambda config, workdir: None,  # files are read at each start
+    prepare=lambda *_: None,  # files are read at each start
     open=functools.partial(training.open_data, this),
     complete=completion.complete,
     make_task=functools.partial(training.make_task, this),
@@ -84,7 +84,7 @@ SUPERVISED: dict[str, supervised.Supervised] = {
 TASKS = {
   'pretraining': Definition(
     take_model=init_from.take_model,
-    check_input=lambda config: None,  # reading all input may take hours
+    check_input=lambda *_: None,  # reading all input may take hours
     prepare=_prepare_pretraining,
     open=training_data.check_data,
     complete=lambda config, data, workdir: config,

@@ -43,9 +43,16 @@ def read(workdir: str, step: int | None = None) -> rename.LoadedModel:
   vocab = _find_vocab(workdir, config.data.dir, about['vocab_sha256'])
   recipe = about['data']['recipe']  # of the data when the run began
   how = recipe['lowercase'], recipe['strip_accents'], recipe.get('added', ())
-  head = None
+  head, settings = None, fine_tuned.get_settings(config)
+  if settings and settings.threshold is not None:
+    threshold = _read_results(workdir).get('threshold', settings.threshold)
+    settings = settings._replace(threshold=threshold)
   if 'classifier' in params:
-    head = _take_head(params, config, workdir, about)
+    named = fine_tuned.name_task(config), params.pop('bilstm', None)
+    named += config.finetuning.form, settings
+    layer, length = params.pop('classifier'), about['max_length']
+    names = tuple(about['labels']), length, tuple(about['columns'])
+    head = classifier.Head(layer['kernel'], layer['bias'], *names, *named)
   return rename.LoadedModel(
     params,
     bert,
@@ -83,25 +90,6 @@ def find_own(folder: str, name: str, any_size: bool = False) -> str | None:
     return find(folder, name)
   path = os.path.join(folder, name)
   return path if storage.exists(path) else None
-
-
-def _take_head(params, config, workdir, about) -> classifier.Head:
-  """Takes the head of a fine-tuned model out of a run's parameters."""
-  layer, settings = params.pop('classifier'), fine_tuned.get_settings(config)
-  if settings and settings.threshold is not None:
-    threshold = _read_results(workdir).get('threshold', settings.threshold)
-    settings = settings._replace(threshold=threshold)
-  return classifier.Head(
-    layer['kernel'],
-    layer['bias'],
-    tuple(about['labels']),
-    about['max_length'],
-    tuple(about['columns']),
-    fine_tuned.name_task(config),
-    params.pop('bilstm', None),
-    config.finetuning.form,
-    settings,
-  )
 
 
 def _read_results(workdir) -> dict:

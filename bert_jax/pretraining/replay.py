@@ -39,7 +39,7 @@ def describe(workdir: str, number: int) -> list[str]:
   checkpoints, path = paths.checkpoints(workdir), paths.config(workdir)
   params, facts = checkpoint_reader.read(checkpoints, latest=number - 1)
   trained_run.check_params(params, pretrain.make_module(config), path)
-  directory = paths.prepared_data(config, workdir)
+  directory = config.data.dir or paths.own_data(workdir)
   directory = dataset.fetch(directory, config.phases.seq_length)
   task = pretrain.make_task(config, directory)
   mesh = device_mesh.make_mesh(1, jax.devices()[:1])

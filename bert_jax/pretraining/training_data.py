@@ -35,7 +35,7 @@ def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
   Data in a bucket are copied to each host first, see `dataset`.
   """
   lengths = config.phases.seq_length
-  directory = paths.prepared_data(config, workdir)
+  directory = config.data.dir or paths.own_data(workdir)
   directory = dataset.fetch(directory, set(lengths))
   manifest = manifest_file.read(directory)
   asked = recipe.make_recipe(config)

@@ -4,8 +4,6 @@ import os
 import re
 from collections.abc import Callable
 
-from ml_collections import config_dict
-
 
 def split_step(name: str) -> tuple[str, int | None]:
   """Splits RUN@STEP, the name of a checkpoint of a run.
@@ -31,8 +29,3 @@ export = _named('export')  # the folder of the exported model
 results = _named('results.json')  # the scores at the end
 source_vocab = _named('source_vocab.txt')  # of the model of `init_from`
 own_data = _named('data')  # the folder of data that a run prepares for itself
-
-
-def prepared_data(config: config_dict.ConfigDict, workdir: str) -> str:
-  """Returns the folder of the prepared data that a config trains on."""
-  return config.data.dir or own_data(workdir)
