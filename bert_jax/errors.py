@@ -120,16 +120,19 @@ def count(number: int, noun: str) -> str:
   return f'{number:,} {noun}{"" if number == 1 else "s"}'
 
 
+def get_message(error: BaseException) -> str:
+  """Returns what an error says, or the name of its type if it says nothing."""
+  if isinstance(error, OSError) and error.strerror and error.filename is None:
+    return error.strerror  # without [Errno 5]
+  return str(error).strip() or type(error).__name__
+
+
 def first_line(error: BaseException) -> str:
   """Returns a library's error message, for use within one of ours.
 
-  It is the first line without a full stop, truncated if it is very long, or the
-  name of the error's type if the message is empty.
+  It is the first line without a full stop, truncated if it is very long.
   """
-  text = str(error).strip()
-  if isinstance(error, OSError) and error.strerror and error.filename is None:
-    text = error.strerror  # without [Errno 5]
-  line = (text or type(error).__name__).splitlines()[0]
+  line = get_message(error).splitlines()[0]
   more = '...' if len(line) > _MAX_LINE else ''
   return line[:_MAX_LINE].rstrip('.') + more
 

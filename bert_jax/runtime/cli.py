@@ -28,9 +28,9 @@ def run(
 ):
   """Runs `main` under absl and exits with its result.
 
-  A UserError, an OSError, a signal and a closed stdout become one line on
-  stderr; anything else is a bug and keeps its traceback. The exit codes
-  are in `errors`. With `takes_arguments`, `main` gets argv without flags;
+  A UserError, an OSError (of a disk, a network or a bucket), a signal and a
+  closed stdout become one line on stderr; anything else is a bug and keeps its
+  traceback. The exit codes are in `errors`. With `takes_arguments`, `main` gets argv without flags;
   otherwise nothing but flags may be given. `fields` are the meanings of the fields
   of --config, by name, which --help lists beside --config=FILE. A command that
   does not resume, after a signal, has written nothing.
@@ -59,12 +59,9 @@ def run(
 
 def report(error: BaseException, resumes: bool = True) -> int:
   """Says on stderr why a program ends; returns its exit code."""
-  if isinstance(error, errors.UserError):
-    line = ' '.join(str(error).splitlines())
+  if isinstance(error, errors.UserError | OSError):
+    line = ' '.join(errors.get_message(error).splitlines())
     print('error:', errors.escape(line), file=sys.stderr)
-  elif isinstance(error, OSError):  # of a disk, a network or a bucket
-    line = errors.escape(errors.first_line(error))
-    print(f'error: {line}.', file=sys.stderr)
   elif isinstance(error, errors.Interrupted):
     kept = error if resumes else 'nothing was written; start it again.'
     print(f'\nstopped: {kept}', file=sys.stderr)

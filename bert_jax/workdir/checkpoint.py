@@ -138,7 +138,7 @@ class Checkpoints:
       raise OSError(
         f'cannot save a checkpoint in {self._directory}: '
         f'{getattr(cause, "strerror", None) or text} ({stands}). Put that right, '
-        'for example free disk space, then resume with the same command'
+        'for example free disk space, then resume with the same command.'
       ) from error
 
   def restore(self, template: Any, start_over: bool = False):

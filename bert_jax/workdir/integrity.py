@@ -55,7 +55,7 @@ def judging(path: str):
     raise OSError(
       f'cannot read the checkpoint {path}: {_shorten(cause)}. That does not '
       'prove it damaged, so nothing was moved. Fix the cause and run the same '
-      'command again; or move this checkpoint away to use the previous one'
+      'command again; or move this checkpoint away to use the previous one.'
     ) from error
 
 

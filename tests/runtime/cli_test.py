@@ -47,8 +47,8 @@ def test_the_last_of_equal_flags_of_a_config_holds():
       errors.UserError('\x1b[2J x\nis wrong.'),
       *(1, 'error: \\x1b[2J x is wrong.'),
     ),
-    (OSError(5, 'a line\nand more'), 70, 'error: a line.'),
-    (OSError(5, 'Input', 'x'), 70, "error: [Errno 5] Input: 'x'."),
+    (OSError(5, 'a line\nand more'), 70, 'error: a line and more'),
+    (OSError(5, 'Input', 'x'), 70, "error: [Errno 5] Input: 'x'"),
     (ZeroDivisionError(), 70, 'ZeroDivisionError'),  # a bug
   ],
 )
