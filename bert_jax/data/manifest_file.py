@@ -1,5 +1,6 @@
 """`manifest.json`: recipe, inputs, counts and checksums of prepared data."""
 
+import collections
 import hashlib
 import json
 import os
@@ -86,7 +87,9 @@ def load_tokenizer(directory: str) -> tokenizer.Tokenizer:
 def describe(manifest: dict) -> list[str]:
   """Returns lines for the terminal: documents, inputs, accents and rows."""
   split, inputs = manifest['documents'], manifest['inputs']
-  lines = []
+  several = (x for x in inputs if len(x['files']) > 1)
+  kinds = [f'{x["input"]}: {_list_kinds(x["files"])}' for x in several]
+  lines = [f'files read: {"; ".join(kinds)}'] if kinds else []
   if manifest['cleaned']:
     counted = (f'{x} {n:,}' for x, n in manifest['cleaned'].items())
     lines.append(f'cleaned: {", ".join(counted)}')
@@ -111,6 +114,15 @@ def describe(manifest: dict) -> list[str]:
     f'{row["unused_share"]:.2%} of the tokens in no row'
     for length, row in manifest['lengths'].items()
   ]
+
+
+def _list_kinds(read: Sequence[dict]) -> str:
+  """Returns how many files have which extension: '4 JSONL, 1 text'."""
+  names = (text_files.get_extension(x['path'])[1:] for x in read)
+  counts = collections.Counter(
+    'text' if name in ('', 'txt') else name.upper() for name in names
+  )
+  return ', '.join(f'{n:,} {kind}' for kind, n in counts.most_common())
 
 
 def get_constant_nsp(manifest: dict, length: int) -> float:

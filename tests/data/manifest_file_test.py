@@ -41,6 +41,21 @@ def test_text_in_another_script_than_english_is_noticed(language, words, warns):
   assert ['data.language=ko' in x for x in found] == [True] * warns
 
 
+def test_files_of_an_input_are_counted_by_kind():
+  names = 'a.jsonl', 'b.jsonl.gz', 'wiki_00', 'c.txt', 'd.json'
+  inputs = [
+    {'input': 'one', 'files': [{'path': 'x.txt'}]},
+    {'input': 'mine', 'files': [{'path': f'mine/{x}'} for x in names]},
+  ]
+  for x in inputs:
+    x |= dict.fromkeys(('train', 'heldout'), {'tokens': 1, 'parts': 1})
+    x['documents'] = 1
+  more = {'inputs': inputs, 'tokens': 1, 'accents': 'kept', 'lengths': {}}
+  more['documents'] = {'train': 2, 'heldout': 2}
+  lines = manifest_file.describe(_ORDINARY | more)
+  assert lines[0] == 'files read: mine: 2 JSONL, 2 text, 1 JSON'
+
+
 @pytest.mark.parametrize('text', [None, '{', '[]'])
 def test_a_folder_without_a_readable_manifest_is_no_data(tmp_path, text):
   if text is not None:
