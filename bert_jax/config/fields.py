@@ -32,10 +32,10 @@ _GIVEN = Text(may_be_empty=False)
 _LANGUAGE = Text(
   may_be_empty=False,
   # ISO 639 and, with a script or variety, what sentencex knows: zh-hans.
-  pattern='[a-z]{2,3}(-[a-z]+)*',
+  pattern='[a-z]{2,3}(-[a-z]+)*(,[a-z]{2,3}(-[a-z]+)*)*',
   form=(
     'a code of ISO 639, which has two or three lower-case letters, such as '
-    "'ko' for Korean"
+    "'ko' for Korean, or one for each input"
   ),
 )
 
@@ -148,7 +148,8 @@ FIELDS: dict[str, Field] = {
   ),
   'data.language': Field(
     'en',
-    'language of the text, ISO 639: splits sentences, may decide on accents',
+    'language of the text, ISO 639, or one for each input, such as en,ko: splits '
+    'sentences, may decide on accents',
     _LANGUAGE,
   ),
   'data.field': Field('text', 'field of JSON and TFDS with the text', _GIVEN),

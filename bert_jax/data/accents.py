@@ -64,8 +64,8 @@ def decide_without_text(
 
 
 def judge_text(language: str, seen: collections.Counter) -> Decision:
-  """Decides for uncased text by its language, ISO 639-1, and its script."""
-  if language.lower() in _LANGUAGES:
+  """Decides for uncased text by its languages, ISO 639-1, and its script."""
+  if not _LANGUAGES.isdisjoint(language.lower().split(',')):
     return Decision(False, f'in language {language} marks are parts of letters')
   share = seen['caseless'] / max(seen['characters'], 1)
   reason = f'{share:.1%} of the characters are letters of scripts without case'

@@ -89,7 +89,8 @@ def read(job: Job, recipe: Recipe) -> dict:
   segments: list[Segment] = []
   buffered = written = 0
   for source, document in _read_documents(job.pieces, recipe, counts, invalid):
-    parts = heldout.cut(document, job.part_sizes[source], recipe.language)
+    language = recipe.get_language(source)
+    parts = heldout.cut(document, job.part_sizes[source], language)
     totals[source][0] += 1
     totals[source][1] += len(parts)
     for k, part in enumerate(parts):

@@ -42,6 +42,11 @@ class Recipe:
   size_power: float = 1.0
   added: tuple = ()  # the words that are kept whole, `tokenizer.AddedWord`
 
+  def get_language(self, source: int) -> str:
+    """Returns the language of an input, by its number."""
+    languages = self.language.split(',')
+    return languages[source if len(languages) > 1 else 0]
+
   def to_dict(self) -> dict:
     usual = {x.name: x.default for x in dataclasses.fields(self)}
     given = dataclasses.asdict(self).items()
@@ -87,12 +92,17 @@ def read_added(vocab: str) -> tuple[tuple, ...]:
 
 
 def check_inputs(data: config_dict.ConfigDict):
-  """Raises errors.UserError unless inputs and weights fit together."""
+  """Raises errors.UserError unless inputs, weights and languages fit together."""
   inputs, weights = data.input.split(','), data.weights
   if weights and len(weights) != len(inputs):
     raise errors.UserError(
       f'weights={weights} are {len(weights)}, but there are {len(inputs)} '
       'inputs; give one for each, or none.'
+    )
+  if (count := len(data.language.split(','))) not in (1, len(inputs)):
+    raise errors.UserError(
+      f'language={data.language} are {count}, but there are {len(inputs)} inputs; '
+      'give one for each, or one for all.'
     )
   _check_passes(data.passes, weights)
 

@@ -192,7 +192,7 @@ def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
   unique, duplicates = _unique(shard)
   ids: list[bytes] = []
   sizes, documents, texts = [0], [0], []
-  for text, sentences in _sentence_ids(unique, words, recipe.language):
+  for text, sentences in _sentence_ids(unique, words, recipe):
     if not is_train:
       sentences = heldout.leave_gap(sentences, text.part, text.parts)
     if sentences:
@@ -241,10 +241,11 @@ def _find_pools(of: np.ndarray, negatives: str) -> np.ndarray:
   return pools
 
 
-def _sentence_ids(texts, words: tokenizer.Tokenizer, language: str):
+def _sentence_ids(texts, words: tokenizer.Tokenizer, recipe: Recipe):
   """Yields each text with the ids of its sentences, none of them empty."""
   batch, size = [], 0  # the tokenizer is fastest with a megabyte or more
   for k, text in enumerate(texts, 1):
+    language = recipe.get_language(text.source)
     batch.append((text, document.split(text.document, language)))
     size += sum(map(len, text.document.paragraphs))
     if size > _BATCH_CHARS or k == len(texts):

@@ -32,7 +32,8 @@ def test_the_script_decides(text, strip):
 def test_the_language_decides_before_the_script():
   assert not accents.judge_text('ko', _seen('plain ASCII')).strip
   assert not accents.judge_text('KO', _seen('plain ASCII')).strip
-  for language in ('en', 'de', 'el', 'ru', 'vi', 'zh', ''):
+  assert not accents.judge_text('en,ko', _seen('plain ASCII')).strip
+  for language in ('en,fr', 'en', 'de', 'el', 'ru', 'vi', 'zh', ''):
     assert accents.judge_text(language, _seen('plain ASCII')).strip
 
 

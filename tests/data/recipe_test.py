@@ -15,6 +15,8 @@ from tests.data import preparation
   [
     ({'heldout': 0.0}, 'data.heldout=0.0 must be above 0'),
     ({'language': 'KO'}, "such as 'ko' for Korean"),
+    ({'language': 'en,KO'}, 'a code of ISO 639'),
+    ({'language': 'en,ko'}, 'language=en,ko are 2, but there are 1 inputs'),
     ({'weights': (1.0, 2.0)}, 'are 2, but there are 1 inputs'),
     ({'weights': (1000.0,), 'passes': 66}, 'are 66000 passes over a document'),
     ({'lengths': ()}, 'no length of rows is given'),

@@ -43,6 +43,23 @@ def test_weights_multiply_passes(corpus, tmp_path):
   assert weighted == pairs('b', passes=3) != pairs('c', passes=2)
 
 
+def test_sentences_are_split_by_the_language_of_their_input(tmp_path):
+  inputs = []
+  for name in 'ab':  # two sentences in German, three in English
+    inputs.append(str(tmp_path / f'{name}.txt'))
+    texts = (f'{name}, am {i}. Mai kam sie. Er ging.' for i in range(60))
+    (tmp_path / f'{name}.txt').write_text('\n\n'.join(texts))
+
+  def count(language):
+    how = {'layout': 'paragraphs', 'language': language, 'inputs': inputs}
+    recipe = make_recipe('', **how)
+    manifest = prepare.prepare(recipe, str(tmp_path / language), ONE)
+    return manifest['sentences'] / manifest['documents']['train']
+
+  assert (count('de'), count('en')) == (2, 3)
+  assert 2.3 < count('de,en') < 2.7
+
+
 def test_a_shard_without_passes_is_empty_and_does_no_harm(tmp_path):
   corpus = write_corpus(tmp_path / 'corpus.txt', seed=12)
 

@@ -8,6 +8,7 @@ import pytest
 from bert_jax.config import recipes, to_json
 from bert_jax.data import manifest_file
 from bert_jax.pretraining import model_card
+from bert_jax.runtime import cards
 from bert_jax.tokenization import tokenizer
 from tests import models
 
@@ -85,6 +86,11 @@ def make_text(tmp_path):
     return model_card.describe_run(str(tmp_path), {'x': np.ones(4386)}, step)
 
   return make
+
+
+def test_a_card_has_each_language_once():
+  text = cards.make_metadata('fill-mask', 'en,ko,en')
+  assert '\nlanguage: [en, ko]\n' in text
 
 
 def test_a_card_says_how_long_the_rows_were(make_text):
