@@ -1,6 +1,5 @@
 """Tests of choosing, from files to a whole run of a tiny model."""
 
-import functools
 import json
 
 import jax
@@ -11,7 +10,6 @@ from bert_jax import errors
 from bert_jax.config import recipes
 from bert_jax.finetuning import choices, supervised, training
 from bert_jax.finetuning.readers import examples, table_files
-from bert_jax.model import classifier, parameters
 from bert_jax.parallel import row_keys
 from tests import models
 from tests.finetuning import made
@@ -156,29 +154,6 @@ def test_a_batch_has_all_choices_of_its_rows(tmp_path):
   assert batch['input_mask'][1, 0].tolist() == [1] * n + [0] * (12 - n)
   # [CLS] the cat [SEP] e cat [SEP]
   assert batch['segment_ids'][1, 0, :8].tolist() == [0, 0, 0, 0, 1, 1, 1, 0]
-
-
-def make_model():
-  module = classifier.Classifier(made.BERT, 1, 0.0)
-  return module, parameters.init(module, jax.random.key(0))
-
-
-@pytest.mark.slow
-def test_the_logits_are_those_of_each_pair_alone(tmp_path):
-  batch, _ = make_batch(tmp_path)
-  module, params = make_model()
-  compute = jax.jit(functools.partial(choices.TASK.compute_sums, module))
-  sums, found = compute(params, batch, None)
-  apply = jax.jit(module.apply)
-  assert found['logits'].shape == (2, 3)
-  for row in range(2):
-    for i in range(3):
-      pair = {name: batch[name][row, i][None] for name in choices.INPUTS}
-      [[alone]] = apply({'params': params}, pair)
-      np.testing.assert_allclose(found['logits'][row, i], alone, atol=1e-6)
-  likely = jax.nn.log_softmax(found['logits'])
-  expected = -(likely[0, 0] + likely[1, 2])
-  np.testing.assert_allclose(sums['cross_entropy'], expected, rtol=1e-6)
 
 
 def test_each_choice_has_dropout_of_its_own_on_any_device(

@@ -49,20 +49,6 @@ def test_logits_are_in_order_and_do_not_depend_on_the_rows_beside():
   assert len(np.unique(found['logits'].round(4), axis=0)) == 5
 
 
-def test_classes_are_the_likeliest_and_in_order():
-  # Without this bias, all rows are of one class.
-  logits = predict_rows(make_model(3))[1]['logits']
-  model = make_model(3, -logits.mean(0))
-  whole = predict_rows(model)[1]
-  expected = encode.to_probabilities(whole['logits'])
-  _, kept = predict_rows(model, whole=False)
-  assert list(kept) == ['chosen', 'probability']  # no logits of many classes
-  np.testing.assert_array_equal(kept['chosen'], expected.argmax(-1))
-  np.testing.assert_array_equal(kept['probability'], expected.max(-1))
-  assert len(np.unique(kept['chosen'])) > 1
-  assert len(np.unique(kept['probability'])) == 5
-
-
 def predict_file(tmp_path, content, name='out.csv', **fields):
   """Returns the path of the predictions for a table."""
   given, output = tmp_path / 'in.csv', str(tmp_path / name)

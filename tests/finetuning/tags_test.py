@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from bert_jax import errors, tasks
-from bert_jax.config import recipes
-from bert_jax.finetuning import encode, predictions, tags, training
-from bert_jax.finetuning.readers import conll, splits
+from bert_jax import errors
+from bert_jax.finetuning import encode, tags, training
+from bert_jax.finetuning.readers import conll
 from tests import models
-from tests.finetuning import made, predictions_test
+from tests.finetuning import made
 
 
 def write_words(folder):
@@ -166,28 +165,6 @@ def test_a_column_by_name_is_refused_not_a_missing_dev_file(tmp_path):
   assert lines[0].startswith('train: 22 sentences, ')
   [dev] = [x for x in lines if x.startswith('dev: 2 sentences, ')]
   assert dev.endswith(f'(held out of {tmp_path}/words/train.conll)')
-
-
-@pytest.mark.parametrize(
-  'column, words', [(None, ['the', 'cats']), ('0', ['dog', 'dog'])]
-)
-def test_the_words_are_in_the_column_of_the_training_data(
-  tmp_path, column, words
-):
-  c = recipes.finetuning()
-  c.data.text = '1'
-  model = predictions_test.make_model(task='tagging')
-  head = model.head._replace(
-    columns=tags.TASK.list_columns(splits.get_source(c))
-  )
-  given, output = tmp_path / 'in.txt', str(tmp_path / 'out.conll')
-  given.write_text('dog the\ndog cats\n')
-  job = predictions.Job(
-    '', model._replace(head=head), str(given), output, (column,)
-  )
-  predictions.predict(job, tasks.SUPERVISED)
-  rows = [line.split('\t')[0] for line in made.read_lines(output)]
-  assert rows == words
 
 
 # [PAD] [UNK] [CLS] [SEP] [MASK] the cat dog ##s

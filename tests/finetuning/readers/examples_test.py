@@ -40,13 +40,6 @@ def read(tmp_path, content, name='train.csv', **changes):
   return read_splits(source(tmp_path, **changes))
 
 
-def test_jsonl_labels_may_be_of_any_kind(tmp_path):
-  rows = [{'text': 't', 'label': x} for x in ('x', 1.0, True, 0.5)]
-  content = ''.join(json.dumps(row) + '\n' for row in rows)
-  train = read(tmp_path, content, 'train.jsonl')['train']
-  assert list_labels(train) == ['x', '1', 'true', '0.5']
-
-
 def test_rows_of_snli_without_agreement_are_left_out(tmp_path):
   content = 'gold_label\tsentence1\nneutral\ta\n-\tb\nentailment\tc\n'
   for name in ('train', 'dev', 'test'):
