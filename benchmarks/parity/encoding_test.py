@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from bert_jax.finetuning import choices, encode, span_windows
-from bert_jax.finetuning.readers import examples, glue, squad, table_files
+from bert_jax.finetuning.readers import (
+  examples,
+  glue,
+  splits,
+  squad,
+  table_files,
+)
 from bert_jax.model import classifier
 from bert_jax.tokenization import tokenizer
 
@@ -74,7 +80,7 @@ def test_swag(real, in_transformers):
   vocab = real('vocab', 'bert-base-uncased', 'vocab.txt')
   with open(path, encoding='utf-8', newline='') as file:
     there = list(csv.DictReader(file))
-  columns = examples.Columns('sent1', 'sent2', 'ending', 'label')
+  columns = splits.Columns('sent1', 'sent2', 'ending', 'label')
   table = table_files.read(path)
   rows = choices.TASK.read_table(table, columns, True, examples.FIELDS)
   words = tokenizer.Tokenizer.load(vocab, True)

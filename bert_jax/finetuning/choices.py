@@ -90,7 +90,7 @@ class Choices(row_task.RowTask):
     return ChoiceRows(encoded, numbers, choices), facts
 
   def list_columns(self, source):
-    return source.text, source.pair, source.choices
+    return source.columns[:3]
 
   def list_shapes(self, f, module, phase, rows):
     shape = rows, f.num_choices or _USUAL, phase.seq_length  # [B, N, S]

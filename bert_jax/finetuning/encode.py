@@ -61,9 +61,7 @@ def join(
 ) -> padding.Encoded:
   """Makes rows of the ids of texts, or of pairs, see `truncate`.
 
-  Args:
-    max_length: tokens, at least 5.
-    frame: ids before, between and after the texts; () is [CLS], [SEP], [SEP].
+  `frame` is ids before, between and after them; () is [CLS], [SEP], [SEP].
   """
   frame = frame or (tokenizer.cls_id, tokenizer.sep_id, tokenizer.sep_id)
   start, between, end = ([x] for x in frame)
@@ -166,16 +164,12 @@ class Rows:
     outputs: dict[str, np.ndarray],
     whole: bool = False,
   ) -> Any:
-    """Keeps what is needed of the predictions for some rows.
+    """Keeps what is needed of the predictions for rows [b], after `kept`.
 
-    Here, of `logits` [B, C]: `chosen`, the likeliest class or choice, and its
-    `probability`, float64; if C is 1, the number itself.
-
-    Args:
-      kept: what was kept so far, of all rows; None at first.
-      rows: numbers of the batch's rows, [b].
-      outputs: {name: [B, ...]}, of which the first b are of these rows.
-      whole: whether to keep the logits of classes, too, which may be many.
+    `outputs` are {name: [B, ...]}, of which the first b are of these rows. Here, of
+    `logits` [B, C]: `chosen`, the likeliest class or choice, and its
+    `probability`, float64; if C is 1, the number itself. `whole` keeps the logits of
+    classes, too, which may be many.
     """
     logits = outputs['logits']
     if logits.shape[1] == 1:

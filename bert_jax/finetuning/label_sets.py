@@ -46,7 +46,7 @@ class LabelSets(row_task.RowTask):
     if not labels:
       raise errors.UserError(
         f'{source.input} has no training row with a label; is it in '
-        f'data.label={source.label}?'
+        f'data.label={source.columns.label}?'
       )
     return labels
 

@@ -1,6 +1,5 @@
 """What GLUE's leaderboard takes: each task's predictions, and a zip of all."""
 
-import dataclasses
 import os
 import statistics
 import zipfile
@@ -77,7 +76,7 @@ def write(
 
 def _predict_commonest(source: splits.Source) -> dict[str, str]:
   """Returns WNLI's file, with the commonest training class, if it has a test."""
-  paths = splits.find_files(dataclasses.replace(source, glue=LEFT_OUT))
+  paths = splits.find_files(source._replace(glue=LEFT_OUT))
   if 'test' not in paths:
     return {}
   train, test = (

@@ -15,7 +15,7 @@ from bert_jax.finetuning.readers import examples, splits, table_files
 from bert_jax.runtime import files
 
 # The flags that name the columns.
-ASKED = examples.Columns('--text', '--pair', '--choices', '--label')
+ASKED = splits.Columns('--text', '--pair', '--choices', '--label')
 _WRITTEN = 'prediction', 'probability', 'probabilities'
 _OF_LABEL = 'probability_'  # begins the names of columns, one for each label
 
@@ -36,11 +36,8 @@ class RowTask(supervised.Supervised):
   needed: tuple[str, ...] = ('text',)  # columns
 
   def read_file(self, source, split, path):
-    columns = examples.Columns(
-      source.text, source.pair, source.choices, source.label
-    )
-    table = table_files.read(path)
-    return self.read_table(table, columns, split != 'test', examples.FIELDS)
+    table, labelled = table_files.read(path), split != 'test'
+    return self.read_table(table, source.columns, labelled, examples.FIELDS)
 
   def read_table(self, table, columns, needs_label, asked):
     """Returns the rows of a table, see `examples.choose_columns`."""
@@ -54,7 +51,7 @@ class RowTask(supervised.Supervised):
     return ()
 
   def list_columns(self, source):
-    known = splits.find_glue(source.glue) or source
+    known = splits.find_glue(source.glue) or source.columns
     return tuple(x for x in (known.text, known.pair) if x)
 
   def compare(self, names, labels, split, predicted, train=None):
@@ -80,7 +77,7 @@ class RowTask(supervised.Supervised):
     trained = job.model.head.columns
     trained = (*trained, '', '') if trained else (None, '', None)
     both = zip(job.columns, trained, strict=False)
-    columns = examples.Columns(*(y if x is None else x for x, y in both))
+    columns = splits.Columns(*(y if x is None else x for x, y in both))
     columns = columns._replace(label=job.label)
     if None in (getattr(columns, x) for x in self.needed):
       asked = ' and '.join(f'--{x}=COLUMN' for x in self.needed)

@@ -185,9 +185,8 @@ def make_start(
 ):
   """Returns `task.Task.start` of a config; None if all weights are random.
 
-  Args:
-    bias: first biases of a new head, [C]; None is zeros. A head of the same kind,
-      for the same labels, is taken over.
+  A head of the same kind, for the same labels, is taken over; a new one begins with
+  `bias`, [C], or zeros.
   """
 
   def start(new):

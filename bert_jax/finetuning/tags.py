@@ -69,8 +69,8 @@ class Tags(supervised.Supervised):
   outputs = splits.WORDS
 
   def read_file(self, source, split, path):
-    word = conll.parse_column('data.text', source.text)
-    tag = conll.parse_column('data.label', source.label)
+    word = conll.parse_column('data.text', source.columns.text)
+    tag = conll.parse_column('data.label', source.columns.label)
     return conll.read(path, word, tag, None if split == 'test' else True)
 
   def list_labels(self, source, contents):
@@ -105,7 +105,7 @@ class Tags(supervised.Supervised):
     }
 
   def list_columns(self, source):
-    return (source.text,) if source.text else ()
+    return source.columns[:1] if source.columns.text else ()
 
   def list_shapes(self, f, module, phase, rows):
     shape = rows, phase.seq_length  # [B, S]

@@ -31,19 +31,12 @@ from bert_jax.workdir import claim, paths
 
 
 class Data(NamedTuple):
-  """All that a run learns from and predicts.
-
-  Attributes:
-    labels: names of the model's outputs, such as classes; () for a number.
-    manifest: facts about the data, for `manifest.json`: `splits` has the facts
-      about each split, with `rows`, `longest`, its longest row's tokens, and
-      `sha256`, see `Rows.compute_sha256`.
-  """
+  """All that a run learns from and predicts."""
 
   splits: dict[str, encode.Rows]
-  labels: tuple[str, ...]
+  labels: tuple[str, ...]  # of the model's outputs; () for a number
   tokenizer: Tokenizer
-  manifest: dict[str, Any]
+  manifest: dict[str, Any]  # facts, for `manifest.json`
 
 
 def read(

@@ -9,12 +9,12 @@ import pytest
 from bert_jax import errors
 from bert_jax.config import recipes
 from bert_jax.finetuning import choices, supervised, training
-from bert_jax.finetuning.readers import examples, table_files
+from bert_jax.finetuning.readers import examples, splits, table_files
 from bert_jax.parallel import row_keys
 from tests import models
 from tests.finetuning import made
 
-JSONL = examples.Columns('context', 'question', 'choices', 'label')
+JSONL = splits.Columns('context', 'question', 'choices', 'label')
 
 
 def write(path, rows):
@@ -49,7 +49,7 @@ def test_swags_columns_are_read(tmp_path):
     ',video-id,sent1,sent2,ending0,ending1,ending2,ending3,label\n'
     '0,v,"The cat, a dog.",The,a,b,c,"d, e",3\n'
   )
-  columns = examples.Columns('sent1', 'sent2', 'ending')
+  columns = splits.Columns('sent1', 'sent2', 'ending')
   [pairs] = read_table(str(path), columns).pairs
   assert pairs == ('The a', 'The b', 'The c', 'The d, e')
   rows = read_table(str(path), columns._replace(pair=''))
@@ -57,7 +57,7 @@ def test_swags_columns_are_read(tmp_path):
 
 
 def test_columns_of_choices_may_be_numbered_from_1(tmp_path):
-  columns = examples.Columns('premise', '', 'choice', 'label')
+  columns = splits.Columns('premise', '', 'choice', 'label')
   row = {'premise': 'p', 'choice1': 'a', 'choice2': 'b', 'label': 0}
   path = write(tmp_path / 'copa.jsonl', [row])
   assert read_table(path, columns).pairs == [(' a', ' b')]

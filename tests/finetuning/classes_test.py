@@ -224,7 +224,7 @@ def test_the_best_epoch_is_what_is_scored_exported_and_read(tmp_path, capsys):
 def test_a_submission_has_ids_and_what_is_predicted(
   tmp_path, name, chosen, submitted
 ):
-  known, source = TASKS[name], splits.Source(*[''] * 7, name)
+  known, source = TASKS[name], splits.Source('', glue=name)
   assert classes.TASK.list_columns(source) == ('sentence1', 'sentence2')
   split = classes.TextRows(None, None, not known.labels, ['7', '3', '4'])
   data = training.Data({'test': split}, known.labels, models.TOKENIZER, {})

@@ -13,7 +13,7 @@ def test_it_has_the_runs_predictions_and_wnlis_commonest_class(tmp_path):
   head = 'index\tsentence1\tsentence2'
   (wnli / 'train.tsv').write_text(f'{head}\tlabel\n' + ''.join(rows))
   (wnli / 'test.tsv').write_text(f'{head}\n7\ta\tb\n3\ta\tb\n')
-  source = splits.Source(str(tmp_path / 'glue'), *[''] * 6)
+  source = splits.Source(str(tmp_path / 'glue'))
   path, runs = tmp_path / 'submission.zip', {'rte': str(tmp_path / 'run')}
   assert (
     leaderboard.write(str(path), runs, source) is None

@@ -29,29 +29,20 @@ _SENTENCE = re.compile(
 
 
 class Sentence(NamedTuple):
-  """A sentence, or another unit between blank lines.
-
-  Attributes:
-    lines: numbers of its words' lines.
-    tags: the tags of its words; None if they are not read.
-  """
+  """A sentence, or another unit between blank lines."""
 
   document: int
-  lines: Sequence[int]
+  lines: Sequence[int]  # numbers of its words' lines
   words: list[str]
-  tags: list[str] | None
+  tags: list[str] | None  # of its words, if they are read
 
 
 @dataclasses.dataclass(frozen=True)
 class Words(splits.Content):
-  """The sentences of a file, or some of them, in `units`, and all its lines.
-
-  Attributes:
-    notes: how the file was read, to print.
-  """
+  """The sentences of a file, or some of them, in `units`, and all its lines."""
 
   lines: Sequence[str] = ()
-  notes: Sequence[str] = ()
+  notes: Sequence[str] = ()  # how the file was read, to print
 
   def list_groups(self):
     return [x.document for x in self.units]
@@ -69,19 +60,13 @@ class Words(splits.Content):
 
 
 class _Layout(NamedTuple):
-  """Which columns of a file are read.
+  """Which columns of a file are read."""
 
-  Attributes:
-    top: its first row, whose columns all rows have.
-    numbered: whether the first column numbers the words.
-    known: what the column of tags holds.
-  """
-
-  top: _Row
-  numbered: bool
+  top: _Row  # its first row, whose columns all rows have
+  numbered: bool  # whether the first column numbers the words
   word: int
   tag: int
-  known: set[str]
+  known: set[str]  # what the column of tags holds
   labelled: bool
 
 

@@ -10,31 +10,16 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.finetuning.readers import glue, labels, splits, table_files
 
-
-class Columns(NamedTuple):
-  """Names of columns, or of the fields or flags that name them; '' is none."""
-
-  text: str
-  pair: str = ''
-  choices: str = ''
-  label: str = ''
-
-
-FIELDS = Columns('data.text', 'data.pair', 'data.choices', 'data.label')
+FIELDS = splits.Columns('data.text', 'data.pair', 'data.choices', 'data.label')
 
 
 class Example(NamedTuple):
-  """A row of a table.
-
-  Attributes:
-    pair: the second text, or a tuple of them; None for single texts.
-    label: as `labels.read` returns it; several of a row in `label_lists`.
-  """
+  """A row of a table."""
 
   line: int
   text: str
-  pair: str | tuple[str, ...] | None
-  label: str | tuple[str, ...]
+  pair: str | tuple[str, ...] | None  # the second text, or several, if any
+  label: str | tuple[str, ...]  # of `labels.read`; several in `label_lists`
   id: str
 
 
@@ -85,7 +70,7 @@ def read_glue(name: str, split: str, path: str) -> Examples:
   test = split not in ('train', 'dev', 'dev_mismatched')
   table = table_files.read(path, () if test else known.headless, ragged=True)
   label = '' if test else known.label
-  columns = Columns(known.text, known.pair, label=label)
+  columns = splits.Columns(known.text, known.pair, label=label)
   rows = choose_columns(table, columns, not test)
   if not test:
     return rows
@@ -99,9 +84,9 @@ def read_glue(name: str, split: str, path: str) -> Examples:
 
 def choose_columns(
   table: table_files.Table,
-  columns: Columns,
+  columns: splits.Columns,
   needs_label: bool = True,
-  asked: Columns = FIELDS,
+  asked: splits.Columns = FIELDS,
 ) -> Examples:
   """Returns the examples in the columns of a table, which `asked` has named.
 

@@ -14,29 +14,20 @@ _BINARY = ('0', '1')
 
 @dataclasses.dataclass(frozen=True)
 class Glue:
-  """A task of GLUE.
-
-  Attributes:
-    pair: column of the second text; '' for single texts.
-    labels: the classes; () for a number.
-    metrics: names as in `metrics.score`; models are compared by the first.
-    headless: columns of files that have no header.
-    files: {split: path in the folder}.
-    published: other names of these files, as whoever made the data published
-      them; read if there is no training file of the usual name.
-    others: {split: file name in a submission}; None if only the test set is
-      submitted, under the folder's name.
-  """
+  """A task of GLUE."""
 
   folder: str
   text: str
-  pair: str
+  pair: str  # column of the second text; '' for single texts
   label: str
-  labels: tuple[str, ...]
-  metrics: tuple[str, ...] = ('accuracy',)
-  headless: tuple[str, ...] = ()
+  labels: tuple[str, ...]  # () for a number
+  metrics: tuple[str, ...] = ('accuracy',)  # models are compared by the first
+  headless: tuple[str, ...] = ()  # columns of files that have no header
   files: Mapping[str, str] = dataclasses.field(default_factory=_FILES.copy)
+  # Other names of these files, as whoever made the data published them; read if
+  # there is no training file of the usual name.
   published: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  # {split: file name in a submission}, if it is not just the test set.
   others: Mapping[str, str] | None = None
 
   @property

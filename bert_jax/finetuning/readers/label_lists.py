@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 from bert_jax import errors
-from bert_jax.finetuning.readers import examples, labels, table_files
+from bert_jax.finetuning.readers import examples, labels, splits, table_files
 
 _MARKS, _OPEN = re.compile('[,;|]'), ('[', '{')
 _FLAGS = {'0': 0, '0.0': 0, 'false': 0, '1': 1, '1.0': 1, 'true': 1}
@@ -45,9 +45,9 @@ class LabelLists(examples.Examples):
 
 def read(
   table: table_files.Table,
-  columns: examples.Columns,
+  columns: splits.Columns,
   needs_label: bool,
-  asked: examples.Columns,
+  asked: splits.Columns,
 ) -> LabelLists:
   """Returns the rows of a table, see `examples.choose_columns`."""
   rows = examples.choose_columns(

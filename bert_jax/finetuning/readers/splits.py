@@ -4,7 +4,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from ml_collections import config_dict
@@ -33,17 +33,22 @@ _EXTENSIONS = tuple(
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Source:
+class Columns(NamedTuple):
+  """Names of columns, or of the fields or flags that name them; '' is none."""
+
+  text: str
+  pair: str = ''
+  choices: str = ''
+  label: str = ''
+
+
+class Source(NamedTuple):
   """Where a run's examples come from: fields of `data` and of `finetuning`."""
 
   input: str
-  text: str
-  pair: str
-  label: str
-  choices: str
-  heldout: float
-  max_documents: int
+  columns: Columns = Columns('')
+  heldout: float = 0.0
+  max_documents: int = 0
   glue: str = ''
   regression: bool = False  # also for a task of GLUE with numbers
   unanswerable: bool = False
@@ -51,12 +56,17 @@ class Source:
 
 def get_source(config: config_dict.ConfigDict) -> Source:
   """Returns where the examples of a config come from."""
-  fields = [x.name for x in dataclasses.fields(Source)][:-3]
-  f = config.finetuning
+  c, f = config.data, config.finetuning
   known = find_glue(f.glue)
-  regression = not known.labels if known else f.regression
-  given = (config.data[x] for x in fields)
-  return Source(*given, f.glue, regression, f.unanswerable)
+  return Source(
+    c.input,
+    Columns(c.text, c.pair, c.choices, c.label),
+    c.heldout,
+    c.max_documents,
+    f.glue,
+    not known.labels if known else f.regression,
+    f.unanswerable,
+  )
 
 
 def find_glue(name: str) -> glue.Glue | None:

@@ -1,6 +1,5 @@
 """Tests of reading labelled texts, and of what is said about bad ones."""
 
-import dataclasses
 import functools
 import json
 
@@ -18,7 +17,11 @@ from tests.finetuning import made
 
 def source(given, **changes):
   known = splits.get_source(made.make_config('', str(given)))
-  return dataclasses.replace(known, **{'heldout': 0.5, **changes})
+  columns = {
+    x: changes.pop(x) for x in ('text', 'pair', 'label') if x in changes
+  }
+  known = known._replace(columns=known.columns._replace(**columns))
+  return known._replace(**{'heldout': 0.5, **changes})
 
 
 def read_splits(given):
@@ -70,7 +73,7 @@ def test_a_text_may_be_put_together_of_columns_and_of_inner_fields(tmp_path):
   assert train.pairs == ['b0', 'b1', '']
   assert [x.line for x in train.units] == [1, 2, 3]
   with pytest.raises(errors.UserError, match="no column 'y'; it has text, x.w"):
-    read_splits(dataclasses.replace(given, text='text + y'))
+    read_splits(given._replace(columns=splits.Columns('text + y')))
 
 
 def test_null_is_a_text_without_words(tmp_path):

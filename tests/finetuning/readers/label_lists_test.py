@@ -16,7 +16,7 @@ from bert_jax.finetuning.readers import (
 def read(tmp_path, name, content, label='l', needs_label=True):
   path = tmp_path / name
   path.write_text(content)
-  columns = examples.Columns('text', label=label)
+  columns = splits.Columns('text', label=label)
   table = table_files.read(str(path))
   return label_lists.read(table, columns, needs_label, examples.FIELDS)
 
