@@ -40,7 +40,14 @@ def check(c: config_dict.ConfigDict):
         pretraining and not c.optimizer.learning_rate
       ),
       f'optimizer.warmup_steps={warmup} leaves none of the {steps} steps for the '
-      'decay': not c.phases.warmups and warmup >= steps,
+      'decay': not c.phases.warmups and warmup >= steps and not c.continue_from,
+      f'optimizer.decay_steps={c.optimizer.decay_steps} needs '
+      "optimizer.schedule='wsd', no phases.learning_rates, and at most "
+      f'{steps} of the steps': c.optimizer.decay_steps > steps
+      or (c.optimizer.decay_steps and c.optimizer.schedule != 'wsd')
+      or (c.optimizer.schedule == 'wsd' and c.phases.learning_rates),
+      'continue_from is for pre-training without init_from': c.continue_from
+      and (c.init_from or not pretraining),
       'compute.last_layer=predicted is for pre-training with masked tokens and '
       'without compute.scan_layers; auto computes the last layer everywhere '
       'else': c.compute.last_layer == 'predicted' and not masked,

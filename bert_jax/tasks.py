@@ -28,7 +28,13 @@ from bert_jax.finetuning import (
   training,
 )
 from bert_jax.inference import fine_tuned
-from bert_jax.pretraining import finish, init_from, pretrain, training_data
+from bert_jax.pretraining import (
+  continued,
+  finish,
+  init_from,
+  pretrain,
+  training_data,
+)
 from bert_jax.train import task
 
 
@@ -54,6 +60,10 @@ class Definition:
   # process.
   finish: Callable[[Any, Any, str, Any, dict, int], None]
   make_objective: Callable[[Any], task.Objective]  # (config), without data
+
+
+def _take_model(config, workdir: str):
+  return continued.take_run(init_from.take_model(config, workdir), workdir)
 
 
 def _prepare_pretraining(config, workdir: str):
@@ -83,7 +93,7 @@ SUPERVISED: dict[str, supervised.Supervised] = {
 
 TASKS = {
   'pretraining': Definition(
-    take_model=init_from.take_model,
+    take_model=_take_model,
     check_input=lambda *_: None,  # reading all input may take hours
     prepare=_prepare_pretraining,
     open=training_data.check_data,

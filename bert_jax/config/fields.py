@@ -57,6 +57,11 @@ FIELDS: dict[str, Field] = {
     'of a run, its checkpoint of a step (WORKDIR@STEP) or another model that '
     'bert_jax.convert reads; empty is new weights; the optimizer starts afresh',
   ),
+  'continue_from': Field(
+    '',
+    'a run, or its checkpoint (WORKDIR@STEP), to go on from with its optimizer and '
+    'its place in the order of the data; phases, schedule and data may be new',
+  ),
   'resize_positions': Field(
     False,
     'cut the position embeddings of init_from to max_positions, or extend them '
@@ -422,6 +427,18 @@ FIELDS: dict[str, Field] = {
   'optimizer.warmup_steps': Field(
     10_000,
     'updates in which the rate rises linearly from 0; then it falls to 0',
+    _STEPS_OR_0,
+  ),
+  'optimizer.schedule': Field(
+    'linear',
+    'of the learning rate after the warm-up: linear decay to 0; or wsd: constant, '
+    'then decay_steps that decay by 1 - sqrt of their share',
+    Choice('linear', 'wsd'),
+  ),
+  'optimizer.decay_steps': Field(
+    0,
+    'last updates, in which the rate of schedule=wsd decays; 0 leaves it constant, '
+    'for a run that continue_from goes on from',
     _STEPS_OR_0,
   ),
   'optimizer.b1': Field(0.9, "decay of Adam's first moment", _DECAY),

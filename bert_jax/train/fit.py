@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -253,12 +254,25 @@ def _find_state(config, task, start, checkpoints, workdir, status):
   # Who watches the run hears at once that it starts from step 0.
   new = {'step': 0, 'phase': 0, 'loss': None, 'held_out': None}
   status.note(state='starting', checkpoint=None, **new)
+  if config.continue_from:
+    return _continue(config.continue_from, template)
   if task.start is None:
     return None, {}
   state = _initialise(config.seed, start)
   params, facts = task.start(gather_on_host(state.params, start))
   params = start[programs.PLACE].jitted(params)
   return state.replace(params=params), {'init_from': facts} if facts else {}
+
+
+def _continue(name, template):
+  """Restores the state of another run's checkpoint, RUN@STEP."""
+  directory, step = paths.split_step(name)
+  path = os.path.join(paths.checkpoints(directory), str(step))
+  state, saved = checkpoint.restore_step(path, template)
+  mark = saved['fingerprint']
+  print(f'goes on from {path}, fingerprint={mark}', flush=True)
+  about = {'source': name, 'step': step, 'fingerprint': mark}
+  return state, {'continue_from': about}
 
 
 def _check_data(facts, state, saved):
@@ -272,7 +286,8 @@ def _check_data(facts, state, saved):
     f'resumed at step {int(state.step):,}, fingerprint={saved["fingerprint"]}',
     flush=True,
   )
-  return state, {k: saved[k] for k in saved if k == 'init_from'}
+  origins = 'init_from', 'continue_from'
+  return state, {k: saved[k] for k in saved if k in origins}
 
 
 def gather_on_host(params: Any, start: dict[str, programs.Program]):

@@ -28,6 +28,8 @@ def make_schedule(
   0 continue its decay.
   """
   whole = fields.learning_rate, fields.warmup_steps, sum(phases.steps)
+  if fields.schedule == 'wsd':
+    return _rise_hold_fall(*whole, fields.decay_steps)
   parts = [whole]
   if phases.learning_rates:
     parts = readings.list_decays(phases)
@@ -55,6 +57,27 @@ def _rise_and_fall(peak, warmup, steps, from_zero=False):
     return decay
   rise = optax.linear_schedule(0.0, peak, warmup)
   return optax.join_schedules([rise, decay], [warmup])
+
+
+def _rise_hold_fall(peak, warmup, steps, decay):
+  """Returns the rate of a warm-up, a constant part and a decay by 1 - sqrt.
+
+  It is 0 at `steps`, if there is a decay (arXiv 2405.18392).
+
+  >>> rate = _rise_hold_fall(peak=0.5, warmup=2, steps=8, decay=4)
+  >>> [float(rate(step)) for step in range(9)]
+  [0.0, 0.25, 0.5, 0.5, 0.5, 0.25, 0.14644661545753479, 0.0669872909784317, 0.0]
+  """
+  rise = optax.linear_schedule(0.0, peak, warmup) if warmup else None
+
+  def fall(step):
+    return peak * (1 - jnp.sqrt(jnp.clip(step / max(decay, 1), 0.0, 1.0)))
+
+  parts = [rise] * bool(warmup) + [optax.constant_schedule(peak)]
+  ends = [warmup] * bool(warmup)
+  if decay:
+    parts, ends = [*parts, fall], [*ends, steps - decay]
+  return optax.join_schedules(parts, ends)
 
 
 def decay_mask(params: Any):

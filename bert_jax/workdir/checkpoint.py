@@ -160,7 +160,7 @@ class Checkpoints:
       print(f'{path!r} is not named like a checkpoint, and is left alone')
     found, problems = integrity.restore_newest(
       checkpoint_reader.list_steps(self._directory),
-      lambda step: self._restore_all(step, template),
+      lambda step: restore_step(self._path(step), template),
     )
     if found is None and problems and not start_over:
       raise errors.UserError(
@@ -178,28 +178,7 @@ class Checkpoints:
   def restore_best(self, template: Any):
     """Restores the checkpoint of the best evaluation; returns its state."""
     self._wait()
-    return self._restore_all(self.best[0], template)[0]
-
-  def _restore_all(self, step, template):
-    """Restores a step on all processes, or on none.
-
-    While a file is read, only `agree` may wait for other processes, since a
-    process that fails goes there at once.
-    """
-    path = self._path(step)
-    wanted = param_names.flatten(template)
-    integrity.agree(lambda: checkpoint_reader.check_files(path))
-    facts = integrity.agree(lambda: _read_facts(path, step, wanted))
-    with integrity.judging(path):
-      try:
-        state = integrity.agree(lambda: _read_state(path, template))
-        # On the devices of all processes, with the same result in each.
-        integrity.verify(state, facts['fingerprints'])
-      except integrity.FAILURES:
-        # Otherwise arrays of another shape or type would look like damage.
-        integrity.agree(lambda: _check_shapes(path, wanted))
-        raise
-    return state, facts
+    return restore_step(self._path(self.best[0]), template)[0]
 
   def _path(self, step) -> str:
     return os.path.join(self._directory, str(step))
@@ -279,6 +258,29 @@ def _open(directory, options) -> ocp.CheckpointManager:
 def _remove_metadata(directory):
   for step in checkpoint_reader.list_steps(directory):
     storage.delete(os.path.join(directory, str(step), '_CHECKPOINT_METADATA'))
+
+
+def restore_step(path: str, template: Any) -> tuple[Any, dict]:
+  """Restores a checkpoint on all processes, or on none.
+
+  While a file is read, only `agree` may wait for other processes, since a
+  process that fails goes there at once.
+  """
+  wanted = param_names.flatten(template)
+  integrity.agree(lambda: checkpoint_reader.check_files(path))
+  facts = integrity.agree(
+    lambda: _read_facts(path, int(os.path.basename(path)), wanted)
+  )
+  with integrity.judging(path):
+    try:
+      state = integrity.agree(lambda: _read_state(path, template))
+      # On the devices of all processes, with the same result in each.
+      integrity.verify(state, facts['fingerprints'])
+    except integrity.FAILURES:
+      # Otherwise arrays of another shape or type would look like damage.
+      integrity.agree(lambda: _check_shapes(path, wanted))
+      raise
+  return state, facts
 
 
 def _remove_unfinished(directory):

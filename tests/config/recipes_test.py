@@ -51,6 +51,8 @@ def test_the_papers_recipe():
       'algorithm': 'adamw',
       'learning_rate': 1e-4,
       'warmup_steps': 10_000,
+      'schedule': 'linear',
+      'decay_steps': 0,
       'b1': 0.9,
       'b2': 0.999,
       'epsilon': 1e-6,
