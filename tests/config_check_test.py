@@ -38,7 +38,6 @@ from bert_jax.train import fit, programs, task, tuning
     ('optimizer.freeze', '(', 'is not a regular expression'),
     ('phases.max_predictions', (20, 5000), 'max_predictions=5000 is more than'),
     ('phases.steps', (2**31 - 1, 1), 'add up to 2147483648'),
-    ('data.input', 'a,,b', 'an empty name between commas'),
     ('data.dir', 'a\nb', 'has control characters'),
     ('data.language', 'korean', "data.language='korean' is not a code of ISO"),
     ('compute.xla_options', 'fast', 'give NAME=VALUE'),
