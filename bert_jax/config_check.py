@@ -18,13 +18,10 @@ def check(c: config_dict.ConfigDict):
   recipe.check_inputs(c.data)
   readings.get_xla_options(c.compute.xla_options)
   _check_dropout('finetuning.head_dropout', c.finetuning.head_dropout)
-  steps, longest = sum(c.phases.steps), max(c.phases.seq_length)
-  warmup, o, pretraining = (
-    c.optimizer.warmup_steps,
-    c.objective,
-    c.task == 'pretraining',
-  )
-  masked = pretraining and o.kind == 'mlm' and not c.compute.scan_layers
+  steps, warmup = sum(c.phases.steps), c.optimizer.warmup_steps
+  longest, most = max(c.phases.seq_length), c.model.max_positions
+  pretraining = c.task == 'pretraining'
+  masked = pretraining and c.objective.kind == 'mlm'
   _refuse(
     {
       'resize_positions=True means nothing without init_from': (
@@ -32,9 +29,8 @@ def check(c: config_dict.ConfigDict):
       ),
       # Otherwise init_from sets the positions, and `transfer` checks the length.
       f'phases.seq_length={c.phases.seq_length} is longer than '
-      f'model.max_positions={c.model.max_positions}': (
-        (not c.init_from or c.resize_positions)
-        and longest > c.model.max_positions
+      f'model.max_positions={most}': (
+        longest > most and (not c.init_from or c.resize_positions)
       ),
       'optimizer.learning_rate=0 is for fine-tuning, which fills it in': (
         pretraining and not c.optimizer.learning_rate
@@ -50,7 +46,10 @@ def check(c: config_dict.ConfigDict):
       and (c.init_from or not pretraining),
       'compute.last_layer=predicted is for pre-training with masked tokens and '
       'without compute.scan_layers; auto computes the last layer everywhere '
-      'else': c.compute.last_layer == 'predicted' and not masked,
+      'else': (
+        c.compute.last_layer == 'predicted'
+        and (not masked or c.compute.scan_layers)
+      ),
       f'model.bilstm={c.model.bilstm} means nothing in pre-training': (
         pretraining and c.model.bilstm
       ),

@@ -46,9 +46,9 @@ def _define_flags():
   flags.mark_flags_as_required(['from', 'to'])
 
 
-def _choose(found: source.Source, model: str | None) -> dict:
+def _choose(loaded: source.Source, model: str | None) -> dict:
   """Returns the parameters to write: of all heads that fit, if not named."""
-  held = rename.list_parts(found.params)
+  held = rename.list_parts(loaded.params)
   if model is None:
     fits = (name for name in _MODELS if set(_MODELS[name][0]) <= set(held))
     model = next(fits)
@@ -58,7 +58,7 @@ def _choose(found: source.Source, model: str | None) -> dict:
       f'the source lacks {" and ".join(lacking)}, which --model={model} needs; '
       'leave --model out to write what there is.'
     )
-  return rename.keep_parts(found.params, {*needed, *taken})
+  return rename.keep_parts(loaded.params, {*needed, *taken})
 
 
 def main():
@@ -67,8 +67,8 @@ def main():
   given = flags.FLAGS
   # `from` is a Python keyword.
   path, target, lines = given['from'].value, given.to, []
-  found = source.read(path, given.step)
-  config, report, card = found.config, found.report, None
+  loaded = source.read(path, given.step)
+  config, report, card = loaded.config, loaded.report, None
   if given.activation and config.activation not in _ACTIVATIONS:
     raise errors.UserError(
       f'--activation={given.activation} is for models with '
@@ -81,19 +81,19 @@ def main():
       'written (--activation)'
     )
     config = dataclasses.replace(config, activation=given.activation)
-  params = _choose(found, given.model)
-  head = found.head if given.model is None else None
-  if found.step is not None and found.head is None:
+  params = _choose(loaded, given.model)
+  head = loaded.head if given.model is None else None
+  if loaded.step is not None and loaded.head is None:
     try:
       run, _ = paths.split_step(path)
-      card = model_card.describe_run(run, params, found.step)
+      card = model_card.describe_run(run, params, loaded.step)
     except errors.UserError as error:
       lines.append(f'no model card: {error}')
-  about = card, head, found.trained_length
-  hugging_face.export(target, params, config, found.tokenizer, *about)
+  about = card, head, loaded.trained_length
+  hugging_face.export(target, params, config, loaded.tokenizer, *about)
   parts = rename.list_parts(params)
-  dropped = [x for x in rename.list_parts(found.params) if x not in parts]
-  dropped += ['classifier'] if found.head is not head else []
+  dropped = [x for x in rename.list_parts(loaded.params) if x not in parts]
+  dropped += ['classifier'] if loaded.head is not head else []
   slots = [name for name in report.left_over if google.is_slot(name)]
   rest = [name for name in report.left_over if not google.is_slot(name)]
   for title, names, most in (
@@ -104,7 +104,7 @@ def main():
   ):
     if names:
       lines.append(f'{title} ({len(names)}): {errors.listing(names, most)}')
-  print('\n  '.join([f'wrote {target}, from {found.origin}', *lines]))
+  print('\n  '.join([f'wrote {target}, from {loaded.origin}', *lines]))
 
 
 if __name__ == '__main__':

@@ -153,11 +153,11 @@ def find_changes(old: dict, new: dict, prefix: str = '') -> list[str]:
 
   Texts are like 'data.recipe.passes was 5, is 2'; missing values are None.
   """
-  found = []
+  changes = []
   for name in [*new, *(name for name in old if name not in new)]:
     was, now = old.get(name), new.get(name)
     if isinstance(was, dict) and isinstance(now, dict):
-      found += find_changes(was, now, f'{prefix}{name}.')
+      changes += find_changes(was, now, f'{prefix}{name}.')
     elif was != now:
-      found.append(f'{prefix}{name} was {was!r}, is {now!r}')
-  return found
+      changes.append(f'{prefix}{name} was {was!r}, is {now!r}')
+  return changes

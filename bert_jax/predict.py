@@ -67,9 +67,9 @@ def predict_texts(
   from bert_jax.tokenization import unknown
 
   path = model if isinstance(model, str) else model.origin
-  found = source.read(model) if isinstance(model, str) else model
-  predictions.check_head(path, found)
-  head = found.head
+  loaded = source.read(model) if isinstance(model, str) else model
+  predictions.check_head(path, loaded)
+  head = loaded.head
   if head.task not in ('classification', 'multi_label'):
     raise errors.UserError(
       f'{path} is a model for {head.task}, not for classes or numbers of texts; '
@@ -84,12 +84,12 @@ def predict_texts(
     for i, both in enumerate(zip(texts, others, strict=True))
   ]
   content = examples.Examples(path, units)
-  rows, _ = this.encode(predictions.get_how(found), content, head.labels)
+  rows, _ = this.encode(predictions.get_how(loaded), content, head.labels)
   ids, words = rows.encoded.ids, content.list_texts()
-  _, warning = unknown.examine(found.tokenizer, ids, words, 'the texts')
+  _, warning = unknown.examine(loaded.tokenizer, ids, words, 'the texts')
   if warning:
     print(warning, flush=True)
-  kept = predictions.predict_rows(this, found, rows, batch_size, whole=True)
+  kept = predictions.predict_rows(this, loaded, rows, batch_size, whole=True)
   chosen, _ = this.decide(rows, kept, head.settings, tune=False)
   return list(row_task.list_rows(head.labels, chosen))
 

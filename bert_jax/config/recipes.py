@@ -45,22 +45,20 @@ def read_size(size: str) -> tuple[int, int, int]:
   """Returns layers, hidden size and heads of a name of `SIZES`, or of 3x768x12."""
   if size in SIZES:
     return SIZES[size]
-  found = re.fullmatch(r'(\d+)x(\d+)x(\d+)', size)
-  if not found:
+  sizes = re.fullmatch(r'(\d+)x(\d+)x(\d+)', size)
+  if not sizes:
     raise errors.UserError(
       f'size={size!r} is not one of {", ".join(SIZES)}, nor layers x hidden size x '
       'heads, such as 3x768x12.'
     )
-  return tuple(map(int, found.groups()))
+  return tuple(map(int, sizes.groups()))
 
 
 def set_size(c: config_dict.ConfigDict, size: str):
   """Sets the fields in which sizes differ."""
   layers, hidden, heads = read_size(size)
-  c.model.num_layers = layers
-  c.model.hidden_size = hidden
-  c.model.num_heads = heads
-  c.model.mlp_size = 4 * hidden
+  sizes = {'num_layers': layers, 'hidden_size': hidden, 'num_heads': heads}
+  c.model.update(sizes, mlp_size=4 * hidden)
   # Only where it has been shown to help: docs/plateau.md.
   small = hidden <= 512
   c.model.attention_init = 'neighbours' if small else 'random'
@@ -94,18 +92,13 @@ def finetuning(size: str = 'base') -> config_dict.ConfigDict:
   c.task = 'classification'
   c.finetuning.head_bias = 'auto'
   c.data.heldout = 0.1
-  c.phases.seq_length = (128,)
-  c.phases.steps = (1,)
-  c.phases.batch_size = (32,)
-  c.phases.accumulate = (1,)
-  c.phases.max_predictions = (1,)
+  phase = {'seq_length': 128, 'steps': 1, 'batch_size': 32}
+  phase |= {'accumulate': 1, 'max_predictions': 1}
+  c.phases.update({name: (value,) for name, value in phase.items()})
   # Filled in by the model's size and the data, see `finetuning.completion`.
-  c.optimizer.learning_rate = 0.0
-  c.optimizer.warmup_steps = 0
+  c.optimizer.update(learning_rate=0.0, warmup_steps=0)
   c.eval.every = 0
-  c.checkpoint.every = 500
-  c.checkpoint.keep = 1
-  c.checkpoint.keep_every = 0
+  c.checkpoint.update(every=500, keep=1, keep_every=0)
   return c
 
 
@@ -151,27 +144,18 @@ def describe(c: config_dict.ConfigDict) -> str:
 
 def smoke(c: config_dict.ConfigDict):
   """Shrinks a config so that it runs in a minute, but still uses every part."""
-  c.model.num_layers = 2
-  c.model.hidden_size = 64
-  c.model.num_heads = 2
-  c.model.mlp_size = 128
-  c.model.dropout = 0.1
-  c.model.attention_dropout = 0.1
-  c.data.vocab_size = 1500
-  c.data.max_documents = 200
-  c.data.passes = 1
-  c.data.shards = 2
+  c.model.update(num_layers=2, hidden_size=64, num_heads=2, mlp_size=128)
+  c.model.update(dropout=0.1, attention_dropout=0.1)
+  c.data.update(vocab_size=1500, max_documents=200, passes=1, shards=2)
   c.finetuning.epochs = 0.5
   n = len(c.phases.steps)
   c.phases.steps = (12,) * n
   c.phases.batch_size = (8,) * n
   c.optimizer.warmup_steps = 4 if c.task == 'pretraining' else 0
   c.phases.warmups = tuple(min(4, steps) for steps in c.phases.warmups)
-  c.eval.every = 10
-  c.eval.sequences = 32
+  c.eval.update(every=10, sequences=32)
   c.log.every = 2
-  c.checkpoint.every = 6
-  c.checkpoint.keep_every = 0
+  c.checkpoint.update(every=6, keep_every=0)
 
 
 # The details in which three BERT implementations differ, as fields of profiles;

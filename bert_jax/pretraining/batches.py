@@ -132,11 +132,13 @@ class Batches:
   def _find_ahead(self, phase, step, rows):
     """Returns `find_records`, of several steps at once, for a fifth of the time."""
     first = step - step % _AHEAD
-    asked, found = self._ahead
+    asked, places = self._ahead
     if asked != (phase, first, rows.tobytes()):
-      found = self.find_records(phase, first + np.arange(_AHEAD)[:, None], rows)
-      self._ahead = (phase, first, rows.tobytes()), found
-    record, epoch = found
+      places = self.find_records(
+        phase, first + np.arange(_AHEAD)[:, None], rows
+      )
+      self._ahead = (phase, first, rows.tobytes()), places
+    record, epoch = places
     return record[step - first], epoch[step - first]
 
   def find_records(

@@ -40,19 +40,19 @@ _STYLE = {
 _FORMAT = {'format': 'svg', 'transparent': True, 'metadata': {'Date': None}}
 
 
-def render(found: Sequence[runs.Run], sweeps: Mapping[str, dict]) -> str:
+def render(shown: Sequence[runs.Run], sweeps: Mapping[str, dict]) -> str:
   """Returns the page, HTML that loads nothing; `sweeps` are of `runs.find`."""
-  folders = [x.workdir.rstrip('/') for x in found]
+  folders = [x.workdir.rstrip('/') for x in shown]
   start = os.path.commonprefix(folders).rfind('/') + 1
-  named = dict(zip((x[start:] for x in folders), found, strict=True))
+  named = dict(zip((x[start:] for x in folders), shown, strict=True))
   title = errors.listing([*map(os.path.basename, sweeps)] or [*named], most=3)
   parts = [_tag('title', title), _tag('h1', title)]
   for path, summary in sweeps.items():
     with runs.checking(path):
       rows = table.tabulate(summary)
       parts += [_tag('h2', f'Sweep {path}'), _make_table(rows)]
-  facts = dict.fromkeys(name for run in found for name in run.facts)
-  rows = [(x, *(run.facts.get(x, '') for run in found)) for x in facts]
+  facts = dict.fromkeys(name for run in shown for name in run.facts)
+  rows = [(x, *(run.facts.get(x, '') for run in shown)) for x in facts]
   parts += [_tag('h2', 'Results'), _make_table([('', *named), *rows])]
   parts += [_tag('h2', 'Curves'), _show_curves(named)]
   for name, run in named.items():

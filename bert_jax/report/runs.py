@@ -41,10 +41,10 @@ class Run(NamedTuple):
 
 def find(folders: Sequence[str]) -> tuple[list[str], dict[str, dict]]:
   """Returns the runs in folders of runs or sweeps, and {sweep: results.json}."""
-  found, sweeps = [], {}
+  workdirs, sweeps = [], {}
   for folder in folders:
     if not storage.exists(os.path.join(folder, 'sweep.json')):
-      found.append(folder)
+      workdirs.append(folder)
       continue
     sweeps[folder] = _read(folder, 'results.json')
     with checking(folder):
@@ -52,13 +52,13 @@ def find(folders: Sequence[str]) -> tuple[list[str], dict[str, dict]]:
       done = {name for x in settings for name in x['values']}
     # Of what is there: another name might lead out of the folder.
     names = storage.list_names(folder)
-    found += [os.path.join(folder, x) for x in names if x in done]
-  if not found:
+    workdirs += [os.path.join(folder, x) for x in names if x in done]
+  if not workdirs:
     given = ', '.join(folders)
     raise errors.UserError(
       f'{given}: no sweep with runs that ended; name runs.'
     )
-  return found, sweeps
+  return workdirs, sweeps
 
 
 def checking(folder: str):

@@ -105,7 +105,8 @@ def test_a_sweep_has_a_row_for_each_setting(tmp_path):
   setting['problems'] = {}
   settings = [
     {'fields': {'rate': '1'}, 'values': {'a': 0.5}, 'mean': 0.5, 'best': 0.5},
-    {'fields': {'rate': '2'}, 'values': {}, 'mean': None, 'best': None},
+    {'fields': {'rate': '2'}, 'values': {}, 'mean': None, 'best': None}
+    | {'baseline': None},
   ]
   write(tmp_path / 's' / 'a')
   # A run of another folder is none of the sweep's.
