@@ -9,6 +9,7 @@ from launch.world import World, log_in, read_setting, say, warn
 
 _IN_BUCKET = ('tick', 'status', 'logs')
 _DOWN_SECONDS = 900  # `down` waits for what is being deleted or cannot be yet
+_LOOKS = 4  # at zones that do not answer, before `down` takes their word for it
 
 
 def choose_project(world: World) -> str:
@@ -142,12 +143,13 @@ def down(world: World, given: argparse.Namespace) -> int:
   """
   if bool(given.name) == given.all:
     raise errors.UserError('give either NAME or --all.')
-  begin, told = world.now(), set()
+  begin, told, left = world.now(), set(), _LOOKS
   _end(world, given, None)
   while True:
     resources, silent = _look(world, given)
+    left = left - 1 if silent else _LOOKS
     late = world.now() - begin > _DOWN_SECONDS
-    if late or not (resources or silent):
+    if late or not resources and (left == 0 or not silent):
       break
     for item in resources:
       if item.launch not in told:

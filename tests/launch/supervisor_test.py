@@ -79,8 +79,10 @@ STORIES = """
 provisioning, provisioning 9e9 wait: seconds 0
 # A queue that takes long is left for the next zone. A deletion that was not
 # heard is repeated; hosts that came are kept.
-waiting, waiting 2801 delete, waiting 2830 delete, absent 2860 create: zone 1
+waiting, waiting 2801 delete, waiting 2830 delete, absent 2860 create,
+  waiting 2890 wait: zone 1, refusals 1
 waiting, waiting 2801 delete, active 2860 wait, absent 2890 create: zone 0
+waiting, absent 1030 create, active 1060 wait: zone 1, refusals 0
 # An expired request, and one that failed, count once while they are deleted.
 waiting, preempted 1030 delete, preempted 1040 delete: zone 1, refusals 1
 waiting, failed 1030 delete, failed 1040 delete: zone 1, refusals 1
