@@ -83,7 +83,8 @@ def find_checkpoint(name: str) -> tuple[str, int]:
 
 def _take_words(c, theirs, directory):
   """Takes the vocabulary of a run for data that are still to be prepared."""
-  data = paths.prepared_data(theirs, directory)
+  # Of data elsewhere, a run keeps the vocabulary and the manifest.
+  data = directory if theirs.data.dir else paths.own_data(directory)
   if not (c.data.dir or c.data.vocab):
     c.data.vocab = manifest_file.vocab_path(data)
   made = manifest_file.read(data, 'recipe')['recipe']
