@@ -1,6 +1,5 @@
 """Tests of what is hidden of Orbax's output, and what is not."""
 
-import gc
 import os
 import signal
 import sys
@@ -58,7 +57,6 @@ def test_a_read_of_orbax_that_is_given_up_is_dropped(
   reading = function(error)
   reading.send(None)
   del reading
-  gc.collect()
   assert shown == [str(error)] * is_shown
 
 
