@@ -55,19 +55,20 @@ def claim_directory(
   claim.make_folder(directory)
   if not storage.create(path, to_json(config).encode()):
     free = {name for run in runs for name in run.fields}
-    _compare(directory, files.read_json(path), config, free)
+    saved = files.read_json(path)
+    _refuse(directory, claim.find_differences(saved, config), free)
   for run in runs:
     workdir = os.path.join(directory, run.name)
     if claim.has_begun(workdir):
       claim.check_config(workdir)
       new = tasks.get(run.config).take_model(run.config, workdir)
-      _compare(workdir, files.read_json(paths.config(workdir)), new)
+      saved = files.read_json(paths.config(workdir))
+      _refuse(workdir, claim.find_differences(saved, new))
 
 
-def _compare(path, saved, config, free=()):
-  changed = claim.find_differences(saved, config)[claim.ANOTHER]
-  changed = {name: x for name, x in changed.items() if name not in free}
-  if changed:
+def _refuse(path, differences, free=()):
+  changed = differences[claim.ANOTHER].items()
+  if changed := {name: x for name, x in changed if name not in free}:
     raise errors.UserError(
       f'{path} belongs to another config ({claim.describe_changes(changed)}); '
       'use another --workdir or the old values.'

@@ -165,7 +165,8 @@ def _fill_model(c):
 
 
 def _check_layers(c):
-  fine_tuned.list_new_layers(c)  # refuses too many
+  count = c.finetuning.reinit_layers
+  fine_tuned.list_new_layers(c.model.num_layers, count)  # refuses too many
   features = c.finetuning.features
   if features == fine_tuned.NO_FEATURES:
     return
@@ -215,9 +216,10 @@ def _take_over(config, labels, new: Any) -> tuple[Any, dict]:
       f'init_from={config.init_from} has {words:,} words now, {wanted - added:,} '
       'when the data was made; start again in another --workdir.'
     )
-  params, facts = transfer.transfer(
-    model, paths[0], new, wanted, fine_tuned.list_new_layers(config)
+  stay_new = fine_tuned.list_new_layers(
+    config.model.num_layers, config.finetuning.reinit_layers
   )
+  params, facts = transfer.transfer(model, paths[0], new, wanted, stay_new)
   for second in beside:
     params['beside'], facts['beside'] = transfer.transfer(
       second, paths[1], new['beside'], wanted

@@ -156,7 +156,8 @@ def make_objective(
   settings = fine_tuned.get_settings(config)
   init = functools.partial(parameters.init, module)
   if config.init_from:
-    init = parameters.skip_layers(init, fine_tuned.list_new_layers(config))
+    sizes = config.model.num_layers, f.reinit_layers
+    init = parameters.skip_layers(init, fine_tuned.list_new_layers(*sizes))
 
   def count_flops(phase):
     tokens = shapes(phase, phase.batch_size)['input_mask'].shape

@@ -47,12 +47,11 @@ def _choose(form, tokens, common, units):
   return kind(*common, units)
 
 
-def list_new_layers(config: config_dict.ConfigDict) -> str:
+def list_new_layers(layers: int, count: int) -> str:
   """Returns a regular expression for the parameters `reinit_layers` resets.
 
   They are the top layers' and the pooler's above them (arXiv 2006.05987).
   """
-  layers, count = config.model.num_layers, config.finetuning.reinit_layers
   if count > layers:
     raise errors.UserError(
       f'finetuning.reinit_layers={count} is more than the {layers} layers of '

@@ -314,9 +314,8 @@ def test_no_link_is_followed(tmp_path, name):
   mine = tmp_path / 'mine'
   (tmp_path / 'sweep' / 'seed=0').mkdir(parents=True)
   os.symlink(mine, tmp_path / 'sweep' / 'seed=0' / name)
-  with pytest.raises(
-    errors.UserError, match=f'cannot write .*{name}: it is a '
-  ):
+  kinds = errors.UserError, PermissionError
+  with pytest.raises(kinds, match='it is a link'):
     work(tmp_path / 'sweep', 1)
   assert not mine.exists()
 

@@ -24,10 +24,8 @@ def make_config(**changes):
 
 
 def test_the_top_layers_and_the_pooler_start_anew():
-  assert fine_tuned.list_new_layers(make_config()) == ''
-  found = fine_tuned.list_new_layers(
-    make_config(**{'finetuning.reinit_layers': 2})
-  )
+  assert fine_tuned.list_new_layers(12, 0) == ''
+  found = fine_tuned.list_new_layers(12, 2)
   names = [f'encoder/layer_{i}/mlp_in/kernel' for i in range(12)]
   names += ['pooler/kernel', 'classifier/kernel', 'embeddings/word/embedding']
   assert [name for name in names if re.search(found, name)] == [
