@@ -59,16 +59,6 @@ def test_models_are_read_from_a_bucket_and_written_to_it(tmp_path, remote):
     run_main(f'{remote}/nothing', tmp_path / 'x')
 
 
-def test_the_command_refuses_what_means_nothing(tmp_path):
-  path = models.export_to(tmp_path / 'theirs')
-  target = str(tmp_path / 'ours')
-  with pytest.raises(errors.UserError, match='not the directory of a run.*=3'):
-    run_main(path, target, '--step=3')
-  with pytest.raises(errors.UserError, match='neither a config.json nor'):
-    run_main(tmp_path, target)
-  assert os.listdir(tmp_path) == ['theirs']
-
-
 @pytest.mark.parametrize(
   ('model', 'parts', 'architecture'),
   [

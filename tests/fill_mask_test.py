@@ -57,14 +57,6 @@ def test_what_cannot_guess_words_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_nothing_is_named_as_missing_from_a_fine_tuned_run(
-  finetuned, monkeypatch
-):
-  with pytest.raises(errors.UserError, match='which guesses words'):
-    ask(monkeypatch, finetuned, 'the [MASK]')
-
-
-@pytest.mark.slow
 def test_the_command_prints_words_and_nothing_else(tmp_path):
   params, config = fill_test.make_certain_model()
   path = str(tmp_path / 'model')

@@ -266,19 +266,6 @@ def test_another_model_than_at_first_is_refused(source, tmp_path, change):
     init_from.start(c, c.data.dir, {})
 
 
-def test_rows_longer_than_those_of_the_source_are_said(
-  source, tmp_path, capsys
-):
-  c = make_config(source, tmp_path / 'data', model__max_positions=16)
-  c.resize_positions = True
-  take_model(c, tmp_path)
-  assert 'WARNING' not in capsys.readouterr().out
-  c.phases.seq_length = (8, 16)
-  take_model(c, tmp_path)
-  found = capsys.readouterr().out
-  assert f'seq_length=16, but {source} was trained on rows of 8 tokens' in found
-
-
 def test_added_words_that_cannot_occur_are_said(source, tmp_path, capsys):
   added = (
     'cow',
