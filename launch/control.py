@@ -155,8 +155,9 @@ def down(world: World, given: argparse.Namespace) -> int:
       if item.launch not in told:
         told.add(item.launch)
         _end(world, given, item)
-        if item.state == queued.PROVISIONING:
-          say(f'{item.name} is being set up and cannot be deleted yet')
+      if item.state == queued.PROVISIONING and item.name not in told:
+        told.add(item.name)
+        say(f'{item.name} is being set up and cannot be deleted yet')
       if item.state not in queued.FIXED:
         say(f'deleting {item.name} in {item.zone}')
         queued.delete(world, item)

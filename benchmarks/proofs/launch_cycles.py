@@ -138,7 +138,7 @@ def play_plain(stage):
 
 def down_while_provisioning(stage):
   """`down` waits for what cannot be deleted, and the supervisor ends."""
-  stage.cloud.script[A, 0] = (*['PROVISIONING'] * 12, 'ACTIVE')
+  stage.cloud.script[A, 0] = (*['PROVISIONING'] * 30, 'ACTIVE')
   process = stage.start_run()
   stage.wait_for(lambda: stage.cloud.history)
   texts = 'nothing is left.', 'cannot be deleted yet'
