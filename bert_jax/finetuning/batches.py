@@ -63,7 +63,7 @@ class Batches:
   def train_batch(
     self, phase: task.Phase, step: int, rows: np.ndarray | None = None
   ) -> task.Batch:
-    """Returns the given rows of a step's global batch; None means all rows."""
+    """Returns the given rows of a step's global batch; None is all."""
     records, length = self.find_batch(phase, step)
     records = records if rows is None else records[rows]
     return self._split.make_batch(records, length, self._pad_id)

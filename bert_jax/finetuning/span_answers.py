@@ -32,13 +32,10 @@ def rank(
   Google's code takes the 20 best first and the 20 best last tokens of a row,
   anywhere, and drops impossible pairs. Here every possible answer is compared.
 
-  Args:
-    logits: of the first and the last token, float32 [B, S, 2].
-
-  Returns:
-    `firsts` and `lasts`: their tokens, int32 [B, N]; `scores`: logits of both,
-    float32 [B, N, 2], from the highest sum to the lowest, -inf if a row has
-    fewer answers; `nulls`: logits of [CLS], [B, 2]. N is 20 or fewer.
+  `logits` are of the first and the last token, float32 [B, S, 2]. Returns `firsts`
+  and `lasts`: their tokens, int32 [B, N]; `scores`: logits of both, float32
+  [B, N, 2], from the highest sum to the lowest, -inf if a row has fewer answers;
+  `nulls`: logits of [CLS], [B, 2]. N is 20 or fewer.
   """
   length = logits.shape[1]
   widths = min(max_answer_length, length)

@@ -59,10 +59,7 @@ class Questions(encode.Rows):
 def encode_questions(
   how: encode.How, content: squad.Squad, only_found: bool = False
 ) -> tuple[Questions, dict[str, list[str]]]:
-  """Returns the questions of a file, and ids of those with a lost answer.
-
-  `only_found` leaves these out.
-  """
+  """Returns questions, and ids of those with a lost answer; or leaves these out."""
   located = offsets.locate(how.tokenizer, content.passages)
   spans, lost = find_spans(content, located)
   rows = content.units

@@ -145,12 +145,13 @@ class Tags(supervised.Supervised):
     return metrics.find_problem(scored, predicted)
 
   def describe_scores(self, named):
-    nothing = [k for k, x in named.items() if x['metrics'].get('f1') == 0]
-    named = {k: x for k, x in named.items() if k not in nothing}
-    lines = super().describe_scores(named)
-    # Precision has no interval then, and there is nothing to say of the kinds.
-    lines += [f'{split} f1 0.0000: no entity was found' for split in nothing]
+    lines = ['']
     for split, x in named.items():
+      if x['metrics'].get('f1') == 0:
+        # Precision has no interval then, and there is nothing to say of kinds.
+        lines.append(f'{split} f1 0.0000: no entity was found')
+        continue
+      lines += super().describe_scores({split: x})[1:]
       if 'kinds' in x:
         lines.append(f'{split} mean F1 of the kinds {x["macro_f1"]:.4f}')
       for kind, scores in x.get('kinds', {}).items():

@@ -81,12 +81,10 @@ def read(
   A document begins at a line whose word is -DOCSTART-, or after two blank
   lines. In a file without either, each sentence is a document.
 
-  Args:
-    word: column of the words, from 0; negative numbers count from the end. None
-      is the first, or the second if the first numbers them.
-    tag: column of the tags; None is the last, in CoNLL-U that of UPOS, in
-      GermEval 2014 that of outer entities.
-    labelled: whether tags are read; None reads them if there are any.
+  Columns of words and tags are counted from 0, or from -1 backwards. None is the
+  first, or the second if the first numbers words; and the last, in CoNLL-U that of
+  UPOS, in GermEval 2014 that of outer entities. `labelled` None reads tags if there
+  are any.
   """
   text = table_files.read_text(path)
   lines = text.replace('\r\n', '\n').replace('\r', '\n').split('\n')

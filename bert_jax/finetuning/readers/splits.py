@@ -138,10 +138,7 @@ def _find_glue_files(known: glue.Glue, folder: str) -> dict[str, str]:
 
 
 def _find_own_files(folder: str) -> dict[str, str]:
-  """Returns {split: path} of the files of a folder, by words of their names.
-
-  A name of no other words wins: train.csv, not train_old.csv.
-  """
+  """Returns {split: path} by words of names; train.csv wins over train_old.csv."""
   named: dict[str, list[tuple[bool, str]]] = {split: [] for split in _SPLITS}
   for name in storage.list_names(folder) if storage.is_folder(folder) else []:
     words = set(re.split(r'[\W_]+', name.lower()))

@@ -41,10 +41,9 @@ def read(
 ) -> Table:
   """Reads a file, maybe compressed.
 
-  Args:
-    headless: columns of a TSV file whose first line does not name them.
-    ragged: whether to leave out lines of a TSV file with too few columns, and
-      columns beyond the header's; otherwise they are errors.
+  `headless` are the columns of a TSV file whose first line does not name them;
+  `ragged` leaves out its lines with too few columns, and columns beyond the header's,
+  which are errors otherwise.
   """
   extension = text_files.get_extension(path)
   kind = _LIKE.get(extension, extension)
@@ -208,8 +207,7 @@ def open_new(path: str) -> TextIO:
 def write_table(path: str, rows: Iterable[Sequence], kind: str = '.tsv'):
   """Writes rows as .tsv or .csv, the first of which names the columns.
 
-  Raises:
-    csv.Error: for a tab or a line feed in a TSV file, which has no quotes.
+  TSV has no quotes: csv.Error is raised for a tab or a line feed.
   """
   how = {'delimiter': '\t', 'quoting': csv.QUOTE_NONE, 'quotechar': None}
   how = how if kind == '.tsv' else {}
