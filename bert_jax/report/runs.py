@@ -172,6 +172,6 @@ def _guess(workdir, length, data) -> dict[str, Any]:
         guesses = [f'{"✓ " * (x == truth)}{x} {p:.0%}' for x, p in words]
         table = sections.setdefault(f'{sentence} ({truth})', [_HEAD])
         table.append((step, ', '.join(guesses)))
-  except errors.UserError as error:
+  except (errors.UserError, OSError) as error:
     sections['Guesses'] = errors.first_line(error)
   return sections
