@@ -10,7 +10,7 @@ then gets on dev, depending on the seed: CoLA 56 to 60 (Matthews), SST-2 92, MRP
 89 (F1), STS-B 88 to 89, QQP 87 (F1), MNLI 84, QNLI 91, RTE 65 to 70.
 """
 
-from bert_jax import config
+from bert_jax import config, errors
 from bert_jax.finetuning.readers import glue
 
 
@@ -19,7 +19,10 @@ def get_config(arguments: str = 'rte'):
   c = config.finetuning()
   c.finetuning.glue = name
   c.data.input = 'glue_data'
+  if name not in glue.TASKS:
+    raise errors.UserError(
+      f'glue.py:{name} is no task of GLUE; choose one of {", ".join(glue.TASKS)}.'
+    )
   # So that preflight knows the shapes; a run takes them from the data.
-  if name in glue.TASKS:  # others are refused later
-    c.finetuning.outputs = len(glue.TASKS[name].labels) or 1
+  c.finetuning.outputs = len(glue.TASKS[name].labels) or 1
   return config.apply_arguments(c, rest)

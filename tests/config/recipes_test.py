@@ -6,7 +6,7 @@ import runpy
 
 import pytest
 
-from bert_jax import config, config_check, tasks
+from bert_jax import config, config_check, errors, tasks
 from bert_jax.train import task
 
 CONFIGS = sorted(
@@ -103,3 +103,10 @@ def test_a_size_is_a_name_or_numbers():
   sizes = 'num_layers', 'hidden_size', 'num_heads', 'mlp_size'
   assert [c.model[name] for name in sizes] == [2, 96, 3, 384]
   assert c.objective.word_vectors
+
+
+@pytest.mark.parametrize('file', ['glue.py', 'klue.py'])
+def test_a_task_that_there_is_not_is_refused_with_those_there_are(file):
+  path = next(p for p in CONFIGS if p.endswith(f'/{file}'))
+  with pytest.raises(errors.UserError, match='rtee.* one of .*nli'):
+    load(path, 'rtee')
