@@ -47,12 +47,13 @@ def _count(data, split, rows) -> list[sparse.csr_array]:
   """Returns counts of features, [N, _SIZE], of texts, or of both of pairs."""
   (ids, ends, firsts, _), counts = split.encoded, []
   begins = ends - split.encoded.lengths
-  middles, pieces = begins + firsts, np.array(data.tokenizer.vocab, object)[ids]
+  middles, vocab = begins + firsts, np.array(data.tokenizer.vocab, object)
   texts = (begins + 1, middles - 1), (middles, ends - 1)
   for first, last in texts[: 1 + (middles < ends).any()]:
     columns = []
     for i in rows:
-      words = ' '.join(pieces[first[i] : last[i]]).replace(' ##', '').split()
+      pieces = ' '.join(vocab[ids[first[i] : last[i]]])
+      words = pieces.replace(' ##', '').split()
       pairs = (_hash(' '.join(x)) for x in itertools.pairwise(words))
       grams = (_hash(f' {x} ', 3, 4) for x in words)
       columns.append([*itertools.chain(*grams, *pairs)])
