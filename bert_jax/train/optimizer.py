@@ -52,7 +52,12 @@ def _rise_and_fall(peak, warmup, steps, from_zero=False):
   [0.0, 0.25, 0.5, 0.375, 0.25, 0.125, 0.0, 0.0]
   """
   gone = warmup / steps if from_zero else 0.0
-  decay = optax.linear_schedule(peak * (1 - gone), 0.0, steps - warmup)
+  line = optax.linear_schedule(peak * (1 - gone), 0.0, steps - warmup)
+
+  def decay(step):
+    # Compiled, the line may end at 1e-12 or below 0.
+    return jnp.where(step < steps - warmup, line(step), 0.0)
+
   if not warmup:
     return decay
   rise = optax.linear_schedule(0.0, peak, warmup)
