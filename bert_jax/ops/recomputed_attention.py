@@ -1,10 +1,8 @@
 """Attention that keeps no weights for the backward pass, on any device.
 
 Scores, probabilities and dropout bits are [B, H, S, S]. Here they exist for one
-block of rows and heads at a time: the forward pass keeps the maximum and the
-sum of each softmax, from which the backward pass recomputes the weights
-(Dao et al., arXiv 2205.14135, without their tiles: all keys of a query are in
-one block). Sizes as in `model/encoder.py`.
+block of rows and heads at a time, and the backward pass computes them again.
+Sizes as in `model/encoder.py`.
 """
 
 import dataclasses
@@ -15,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bert_jax.ops import dropout, dropout_rate
+from bert_jax.ops import dropout
 from bert_jax.ops.attention_tiling import find_divisor
 
 # Bytes of the float32 scores of a block. On a CPU, a block stays in the cache
@@ -97,16 +95,16 @@ def attend(qkv: jax.Array, tokens: Any, key: jax.Array | None, call: Call):
       `dropout.draw(key, [B, H, S, S])`, keys before queries; with any other,
       bits depend on the blocks.
   """
-  return _forward(qkv, tokens, key, call)[0]
+  (mixed,) = _map_blocks(_attend_block, call, qkv, tokens, key)
+  return mixed
 
 
 def _forward(qkv, tokens, key, call):
-  mixed, sums = _for_platform(_forward_blocks, qkv, call)(qkv, tokens, key)
-  return mixed, (qkv, tokens, key, mixed, sums)
+  return attend(qkv, tokens, key, call), (qkv, tokens, key)
 
 
 def _backward(call, residuals, grad):
-  qkv, tokens, key, mixed, sums = residuals
+  qkv, tokens, key = residuals
   # Makes the inputs of the recomputed weights depend on the gradient. Otherwise
   # XLA would find that the forward pass has computed the same, and keep it.
   words = None if key is None else jax.random.key_data(key)
@@ -115,115 +113,65 @@ def _backward(call, residuals, grad):
   )
   if key is not None:
     key = jax.random.wrap_key_data(words, impl=jax.random.key_impl(key))
-  # The gradient of a softmax needs sum(gradient x weight) over the keys, which
-  # is the sum of gradient x output over a head.
-  products = grad.astype(jnp.float32) * mixed.astype(jnp.float32)
-  inner = jnp.sum(products, -1).swapaxes(1, 2)[..., None]  # [B, H, S, 1]
-  backward = _for_platform(_backward_blocks, qkv, call)
-  return backward(qkv, tokens, key, grad, sums, inner), None, None
+  gradients = _map_blocks(_differentiate_block, call, qkv, tokens, key, grad)
+  return jnp.stack(gradients, 2), None, None
 
 
 attend.defvjp(_forward, _backward)
 
 
-def _for_platform(function, qkv, call):
-  """Returns `function` with the blocks for the platform of the compilation."""
+def _map_blocks(function, call, qkv, tokens, key, *grad):
+  """Returns what `function` does for blocks, a tuple of [B, S, H, K].
+
+  Args:
+    function: takes `call`, the key, what `_draw` needs, the tokens of a block's
+      rows, and queries, keys, values and maybe a gradient, [r, n, S, K].
+  """
   b, s, _, h, _ = qkv.shape
 
-  def on(size):
+  def on(size, qkv, tokens, key, *grad):
     blocks = choose_blocks(b, h, s, size, call.split_heads)
-    return functools.partial(function, call=call, blocks=blocks)
+    numbers, seeds = jnp.arange(blocks.count), None
+    if key is not None and dropout.is_threefry(key):
+      seeds = blocks.repeat(dropout.make_seeds(key, (b, h, s)))
+    random = numbers, numbers * blocks.group % h, seeds
+    arrays = *(qkv[:, :, n] for n in range(3)), *grad
+    found = jax.lax.map(
+      lambda block: function(call, key, *block),
+      (
+        random,
+        jax.tree.map(blocks.repeat, tokens),
+        tuple(blocks.split(x.swapaxes(1, 2)) for x in arrays),
+      ),
+    )
+    return tuple(blocks.join(x).swapaxes(1, 2) for x in found)
 
-  return functools.partial(
-    jax.lax.platform_dependent, cpu=on(CPU_BLOCK), default=on(BLOCK)
+  return jax.lax.platform_dependent(
+    *(qkv, tokens, key, *grad),
+    cpu=functools.partial(on, CPU_BLOCK),
+    default=functools.partial(on, BLOCK),
   )
 
 
-def _forward_blocks(qkv, tokens, key, *, call, blocks):
-  """Returns [B, S, H, K], and maximum and sum of each softmax, [2, B, H, S]."""
-
-  def attend_block(block):
-    tokens, random, (q, k, v) = block
-    scores = _scores(_scale(q), k, tokens, call)
-    most = jnp.max(scores, -1)
-    weights = jnp.exp(scores - most[..., None])
-    total = jnp.sum(weights, -1)
-    weights = (weights / total[..., None]).astype(v.dtype)
-    if key is not None:
-      drawn = _draw(key, random, weights.shape)
-      weights = dropout.drop(weights, drawn, call.rate)
-    return jnp.einsum('rnqs,rnsk->rnqk', weights, v), most, total
-
-  heads = tuple(blocks.split(x) for x in _separate(qkv))
-  mixed, *sums = jax.lax.map(
-    attend_block, (*_rows_of(tokens, key, qkv, blocks), heads)
-  )
-  return blocks.join(mixed).swapaxes(1, 2), jnp.stack(
-    [blocks.join(x) for x in sums]
-  )
-
-
-def _backward_blocks(qkv, tokens, key, grad, sums, inner, *, call, blocks):
-  """Returns the gradient of qkv, [B, S, 3, H, K].
-
-  Args, where they differ from `attend`'s:
-    grad: gradient of the output, [B, S, H, K].
-    sums: from `_forward_blocks`.
-    inner: for each query, its gradient times its output, [B, H, S, 1].
-  """
-  factor = 256 / dropout_rate.count_kept(call.rate)
-
-  def differentiate_block(block):
-    tokens, random, (q, k, v, grad, most, total, inner) = block
-    scaled = _scale(q)
-    scores = _scores(scaled, k, tokens, call)
-    exact = jnp.exp(scores - most[..., None]) / total[..., None]
-    weights = exact.astype(v.dtype)
-    dweights = jnp.einsum('rnqk,rnsk->rnqs', grad, v).astype(jnp.float32)
-    if key is not None:
-      drawn = _draw(key, random, weights.shape)
-      weights = dropout.drop(weights, drawn, call.rate)
-      kept = drawn < dropout_rate.count_kept(call.rate)
-      dweights = jnp.where(kept, dweights * factor, 0.0)
-    dscores = (exact * (dweights - inner)).astype(q.dtype)
-    dq = _scale(jnp.einsum('rnqs,rnsk->rnqk', dscores, k))
-    dk = jnp.einsum('rnqs,rnqk->rnsk', dscores, scaled)
-    dv = jnp.einsum('rnqs,rnqk->rnsk', weights, grad)
-    return dq, dk, dv
-
-  arrays = *_separate(qkv), grad.swapaxes(1, 2), *sums, inner
-  heads = tuple(blocks.split(x) for x in arrays)
-  found = jax.lax.map(
-    differentiate_block, (*_rows_of(tokens, key, qkv, blocks), heads)
-  )
-  return jnp.stack([blocks.join(x).swapaxes(1, 2) for x in found], 2)
-
-
-def _separate(qkv):
-  """Returns queries, keys and values, [B, H, S, K] each."""
-  return tuple(qkv[:, :, n].swapaxes(1, 2) for n in range(3))
-
-
-def _scale(q):
-  return q / jnp.sqrt(q.shape[-1]).astype(q.dtype)
-
-
-def _scores(q, k, tokens, call):
-  """Returns masked scores of a block, float32 [r, n, S, S] (from, to)."""
+def _attend_block(call, key, random, tokens, heads):
+  q, k, v = heads
+  q = q / jnp.sqrt(q.shape[-1]).astype(q.dtype)
   scores = jnp.einsum(
     'rnqk,rnsk->rnqs', q, k, preferred_element_type=jnp.float32
   )
-  return scores + jnp.where(call.compute_mask(tokens), 0.0, call.mask_value)
+  scores = scores + jnp.where(call.compute_mask(tokens), 0.0, call.mask_value)
+  weights = jax.nn.softmax(scores).astype(v.dtype)
+  if key is not None:
+    drawn = _draw(key, random, weights.shape)
+    weights = dropout.drop(weights, drawn, call.rate)
+  return (jnp.einsum('rnqs,rnsk->rnqk', weights, v),)
 
 
-def _rows_of(tokens, key, qkv, blocks):
-  """Returns, for each block, its tokens and what `_draw` needs."""
-  b, s, _, h, _ = qkv.shape
-  numbers, seeds = jnp.arange(blocks.count), None
-  if key is not None and dropout.is_threefry(key):
-    seeds = blocks.repeat(dropout.make_seeds(key, (b, h, s)))
-  first_heads = numbers * blocks.group % h
-  return jax.tree.map(blocks.repeat, tokens), (numbers, first_heads, seeds)
+def _differentiate_block(call, key, random, tokens, arrays):
+  *heads, grad = arrays
+  attend_block = functools.partial(_attend_block, call, key, random, tokens)
+  _, pull = jax.vjp(lambda *heads: attend_block(heads), *heads)
+  return pull((grad,))
 
 
 def _draw(key, random, shape):
