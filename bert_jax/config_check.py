@@ -44,11 +44,9 @@ def check(c: config_dict.ConfigDict):
       or (c.optimizer.schedule == 'wsd' and c.phases.learning_rates),
       'continue_from is for pre-training without init_from': c.continue_from
       and (c.init_from or not pretraining),
-      'compute.last_layer=predicted is for pre-training with masked tokens and '
-      'without compute.scan_layers; auto computes the last layer everywhere '
-      'else': (
-        c.compute.last_layer == 'predicted'
-        and (not masked or c.compute.scan_layers)
+      'compute.last_layer=predicted is for pre-training with masked tokens; '
+      'auto computes the last layer everywhere else': (
+        c.compute.last_layer == 'predicted' and not masked
       ),
       f'model.bilstm={c.model.bilstm} means nothing in pre-training': (
         pretraining and c.model.bilstm

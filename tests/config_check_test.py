@@ -70,7 +70,6 @@ READ = FROZEN | {'model.bilstm': 8}
     (decays((1e-3, 1e-3), (5, 200_000)), 'leave none for'),
     (decays((1e-3, 0.0), (1_000_000, 0)), 'leave none for'),
     # The last layer is needed everywhere but for masked tokens.
-    (LAST | {'compute.scan_layers': True}, 'last_layer=predicted is for pre-'),
     (
       LAST | {'objective.kind': 'ltr', 'objective.nsp': False},
       'last_layer=predicted is for pre-',

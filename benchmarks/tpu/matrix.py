@@ -5,10 +5,10 @@
 
 Each cell of the table is a run: all its programs, for sequences of 128 tokens
 unless the case says otherwise, are compiled in full by the chip's compiler, as
-`bert_jax.main` compiles them before its first step. Models have one layer, or
-two if scanned, and 2,000 words; where a case names no size, it is that of
-BERT-Tiny. Each cell runs in its own process, so that a compiler that crashes or
-runs out of memory is reported.
+`bert_jax.main` compiles them before its first step. Models have one layer and
+2,000 words; where a case names no size, it is that of BERT-Tiny. Each cell runs
+in its own process, so that a compiler that crashes or runs out of memory is
+reported.
 
 A cell names the attention of each length. `refused` is a run that bert_jax
 refuses with a one-line reason; `kernels refused` one in which XLA's attention
@@ -97,10 +97,7 @@ CASES = {
   'clipped micro-batches, remat=products': Case(
     arguments=FAST + 'accumulate=2,clip_unit=micro_batch,remat=products'
   ),
-  'scanned layers, no dropout': Case(
-    arguments=FAST
-    + 'scan_layers=true,num_layers=2,attention_dropout=0,model.dropout=0'
-  ),
+  'no dropout': Case(arguments=FAST + 'attention_dropout=0,model.dropout=0'),
   'lengths 100 and 384': Case(lengths=(100, 384)),
   'base, model=2': Case('base', arguments=FAST + 'mesh.model=2'),
   "base, XLA's attention": Case(

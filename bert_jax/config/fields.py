@@ -503,11 +503,6 @@ FIELDS: dict[str, Field] = {
     Choice('none', 'products', 'layer'),
     SAME_MEANING,
   ),
-  'compute.scan_layers': Field(
-    False,
-    'scan over the layers: compiles faster, runs slower',
-    resume=SAME_MEANING,
-  ),
   'compute.last_layer': Field(
     'auto',
     'where pre-training computes the last layer: all (tokens), or predicted: '

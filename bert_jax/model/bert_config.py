@@ -63,7 +63,6 @@ class BertConfig:
   separate_heads: bool = False  # kernels have axes H and K in products
   flat_rows: bool = False  # products are of [B S, D], not of [B, S, D]
   remat: str = 'none'
-  scan_layers: bool = False
   last_layer: str = 'all'  # or 'predicted': only where a head reads it
 
   @property

@@ -80,7 +80,6 @@ def make_norm(config: bert_config.BertConfig, name: str):
 
 
 def _activate(config: bert_config.BertConfig, x: jax.Array, bias: jax.Array):
-  """Returns the activation of x [B, S, F] plus bias [F]."""
   kernels = _has_kernels(config) and gelu_kernels.supports(x)
   if kernels and config.activation == 'gelu_tanh':
     return elementwise.add_bias_and_gelu(x, bias)
@@ -212,56 +211,31 @@ class Encoder(nn.Module):
   def __call__(self, x, tokens, deterministic, positions=None, hidden=None):
     """Computes hidden states [B, S, D], or [B, R, D] at positions [B, R].
 
-    A list `hidden` gets x and what each layer returns, which are not scanned.
+    A list `hidden` gets x and what each layer returns.
     """
-    c, scanned = self.config, self.config.scan_layers and hidden is None
-    layer, hidden = Layer, [] if hidden is None else hidden
+    c, layer, hidden = self.config, Layer, [] if hidden is None else hidden
     hidden.append(x)
     if c.remat != 'none':
       policy = bert_config.REMAT[c.remat]
       layer = nn.remat(Layer, static_argnums=(3,), policy=policy)
-    if scanned and not self.is_initializing():
-      x = take_rows(self._scan(layer, x, tokens, deterministic), positions)
-    else:
-      turn = jnp.zeros(())
-      for i in range(c.num_layers):
-        name = f'layer_{i}'
-        asked = positions if i == c.num_layers - 1 else None
-        x, turn, kind = self._sum_early(layer, name, x, turn)
-        x = kind(c, name=name)(x, tokens, deterministic, asked)
-        hidden.append(x)
+    turn = jnp.zeros(())
+    for i in range(c.num_layers):
+      name = f'layer_{i}'
+      asked = positions if i == c.num_layers - 1 else None
+      x, turn, kind = self._sum_early(layer, name, x, turn)
+      x = kind(c, name=name)(x, tokens, deterministic, asked)
+      hidden.append(x)
     if c.norm == 'pre':
       x = hidden[-1] = make_norm(c, 'final_norm')(x)
     return x
 
   def _sum_early(self, kind, name, x, turn):
-    """Returns (x, turn, the layer's class), see `early_sums.enter`."""
     params = self.variables.get('params', {})
     sums = early_sums.get(params, name)
     if sums is None:
       return x, turn, kind
     x, turn, own = early_sums.enter(x, turn, params[name], name, sums)
     return x, turn, nn.map_variables(kind, 'params', lambda _: {'params': own})
-
-  def _scan(self, layer, x, tokens, deterministic):
-    """Scans one block over the layers' stacked parameters."""
-    c = self.config
-    params = self.variables['params']
-    layers = [params[f'layer_{i}'] for i in range(c.num_layers)]
-    stacked = jax.tree.map(lambda *xs: jnp.stack(xs), *layers)
-    keys = None
-    if not deterministic:
-      keys = jax.random.split(self.make_rng('dropout'), c.num_layers)
-
-    def body(x, one):
-      params, key = one
-      rngs = None if key is None else {'dropout': key}
-      block = layer(c, parent=None)
-      return block.apply(
-        {'params': params}, x, tokens, deterministic, rngs=rngs
-      ), None
-
-    return jax.lax.scan(body, x, (stacked, keys))[0]
 
 
 class Bert(nn.Module):

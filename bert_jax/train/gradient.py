@@ -54,8 +54,7 @@ def make_update(
     clip=optimizer.make_clip(fields),
     reduce_dtype=fields.reduce_dtype,
     # Micro-batches have one sum, after the last, or after each if it is clipped.
-    # A scan has the layers' gradients at its end only.
-    early=phase.accumulate == 1 and not objective.how.scan_layers,
+    early=phase.accumulate == 1,
   )
 
 

@@ -61,7 +61,6 @@ class Compute:
   attention: str
   heads: str
   remat: str
-  scan_layers: bool
   last_layer: str
   matmul_precision: str
   xla_options: str

@@ -55,7 +55,6 @@ def apply(how: Compute, bert: BertConfig) -> BertConfig:
     separate_heads=how.heads == 'separate',
     flat_rows=how.heads == 'rows',
     remat=how.remat,
-    scan_layers=how.scan_layers,
     last_layer=how.last_layer,
   )
 
@@ -110,7 +109,7 @@ def resolve(
     )
   last_layer = how.last_layer
   if last_layer == 'auto':
-    last_layer = _choose_last_layer(how, bert, device, model)
+    last_layer = _choose_last_layer(bert, device, model)
   if options == 'auto':
     chip = chips.find(device.device_kind)
     given = _XLA_OPTIONS.get(chip.name, {}) if chip else {}
@@ -132,11 +131,9 @@ def tune(objective: Objective, mesh: Mesh, length: int) -> Objective:
 
 def describe(how: Compute) -> str:
   """Describes in one line how a phase is computed, for the log."""
-  layers = 'scanned' if how.scan_layers else 'unrolled'
   return (
     f'attention {how.attention}, heads {how.heads}, remat {how.remat}, '
-    f'layers {layers}, last layer {how.last_layer}, XLA options '
-    f'{how.xla_options or "none"}'
+    f'last layer {how.last_layer}, XLA options {how.xla_options or "none"}'
   )
 
 
@@ -203,7 +200,7 @@ def _choose_heads(attention, device, model) -> str:
   return 'flat' if device.platform == 'tpu' else 'rows'
 
 
-def _choose_last_layer(how, bert, device, model) -> str:
+def _choose_last_layer(bert, device, model) -> str:
   """Returns where the last layer is computed: all or predicted.
 
   On a CPU, two layers with 20 predictions in 64 tokens take 0.88 of the time
@@ -211,9 +208,8 @@ def _choose_last_layer(how, bert, device, model) -> str:
   Dropout would draw other random numbers.
   """
   drops = bert.dropout or bert.attention_dropout
-  plain = model == 1 and not how.scan_layers
   on_cpu = device.platform == 'cpu'
-  return 'predicted' if plain and on_cpu and not drops else 'all'
+  return 'predicted' if model == 1 and on_cpu and not drops else 'all'
 
 
 def _find_problem(attention, bert, device, model, length) -> str | None:

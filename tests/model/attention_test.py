@@ -21,11 +21,6 @@ def test_plain_tokens_see_their_row_at_no_cost_per_pair_of_tokens():
   assert found.astype(int).tolist() == [[[[1, 1, 1, 0]]]]
 
 
-def mixed(**changes):
-  config = dataclasses.replace(CONFIG, **changes)
-  return attention.attend(QKV, BIAS, TOKENS, None, config)
-
-
 def test_probabilities_are_shown_before_dropout():
   shown = []
   config = dataclasses.replace(CONFIG, attention_dropout=0.5)

@@ -77,10 +77,3 @@ def test_flops_are_six_per_weight_and_token():
   # 2 directions, 4 gates: 3 x (4 + 3), then 3 x (6 + 3).
   assert weights == 2 * 4 * 3 * (7 + 9)
   assert classifier.count_lstm_flops(5, 4, 3) == 6 * 5 * weights
-
-
-def test_rounded_parameters_are_computed_with_in_float32():
-  rounded = jax.tree.map(lambda x: x.astype('bfloat16'), make_params())
-  found = classifier.BiLstm(3).apply(rounded, make_input(), MASK)
-  assert found.dtype == jnp.float32
-  np.testing.assert_allclose(found[1], compute(make_input())[1], atol=0.02)

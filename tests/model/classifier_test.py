@@ -6,7 +6,6 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from bert_jax.model import classifier, encoder, heads, parameters
 from bert_jax.ops import tied_decoder
@@ -65,23 +64,6 @@ def compute_of(batch, params=None, units=0, **changes):
   return _jit(module)({'params': params}, batch)
 
 
-def list_seen(**changes):
-  """Returns which tokens of `BATCH` change the logits."""
-  batch = {name: jnp.repeat(x, 8, 0) for name, x in BATCH.items()}
-  each = jnp.arange(7)
-  batch['input_ids'] = batch['input_ids'].at[each, each].set(8)
-  logits = compute_of(batch, **changes)
-  return (jnp.abs(logits[:7] - logits[7:]).max(1) > 1e-6).astype(int).tolist()
-
-
-@pytest.mark.slow
-def test_models_that_read_one_way_are_read_where_they_have_seen_everything():
-  everything = [1, 1, 1, 1, 1, 1, 0]  # but padding
-  assert list_seen() == everything
-  assert list_seen(causal=True) == everything
-  assert list_seen(causal=True, reverse=True) == everything
-
-
 def test_a_left_to_right_model_is_read_at_the_last_token():
   """What follows that token changes nothing but its place."""
   short = {name: x[:, :4] for name, x in BATCH.items()}
@@ -91,25 +73,6 @@ def test_a_left_to_right_model_is_read_at_the_last_token():
   )
   moved = compute_of(BATCH, causal=True)
   assert jnp.abs(moved - compute_of(cut, causal=True)).max() > 1e-4
-
-
-@pytest.mark.slow
-def test_a_bilstm_takes_the_place_of_the_pooler():
-  module = classifier.Classifier(models.CONFIG, 3, 0.0, 6)
-  params = parameters.init(module, jax.random.key(0))
-  assert set(params) == {'embeddings', 'encoder', 'bilstm', 'classifier'}
-  assert params['classifier']['kernel'].shape == (12, 3)
-  head = HEAD._replace(
-    kernel=params['classifier']['kernel'], bilstm=params['bilstm']
-  )
-  whole = head.add_to(models.make_params())
-  assert set(whole) == set(params)
-  found = compute_of(BATCH, whole, units=6)
-  longer = {
-    name: jnp.pad(x[:, :6], ((0, 0), (0, 1))) for name, x in BATCH.items()
-  }
-  longer['input_ids'] = longer['input_ids'].at[0, 6].set(9)
-  np.testing.assert_array_equal(compute_of(longer, whole, units=6), found)
 
 
 TWO = {
@@ -162,23 +125,6 @@ def test_tags_are_a_product_with_the_hidden_states():
   np.testing.assert_allclose(found, expected, atol=1e-5)
   np.testing.assert_allclose(tag(QUIET)(pad(TWO))[:, :5], found, atol=1e-5)
   assert not jnp.allclose(tag(QUIET)(TWO, 0), found)
-
-
-@pytest.mark.parametrize(
-  'units, changed',
-  [
-    (0, [0, 0, 1, 1]),
-    pytest.param(6, [1, 1, 1, 1], marks=pytest.mark.slow),
-  ],
-)
-def test_only_a_bilstm_lets_tags_of_a_causal_model_depend_on_later_tokens(
-  units, changed
-):
-  compute = tag(dataclasses.replace(QUIET, causal=True), units)
-  found, other = compute(TWO)[0], compute(change(TWO, 2))[0]
-  assert (jnp.abs(found - other)[:4].max(-1) > 1e-7).tolist() == changed
-  padding = compute(change(TWO, 4))[0]
-  np.testing.assert_array_equal(found[:4], padding[:4])
 
 
 CAUSAL = dataclasses.replace(models.CONFIG, causal=True, dropout=0.0)

@@ -103,15 +103,6 @@ def test_a_model_sees_both_sides_or_one(changes, seen):
   assert _influence(dataclasses.replace(SMALL, **changes)) == seen
 
 
-def test_mlm_logits_come_from_the_chosen_positions():
-  apply, params = build(SMALL)
-  batch = example()
-  logits = apply({'params': params}, batch)[0]
-  swapped = {**batch, 'masked_lm_positions': jnp.array([[4, 2, 1]] * 2)}
-  others = apply({'params': params}, swapped)[0]
-  np.testing.assert_allclose(logits, others[:, ::-1], atol=1e-6)
-
-
 def test_dropout_keeps_the_expectation_and_drops_its_share():
   x = jnp.ones((400, 500))
   drop = dropout.Dropout(0.1)

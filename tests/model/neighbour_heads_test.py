@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import config, param_names
+from bert_jax import param_names
 from bert_jax.model import bert_config, heads, parameters
 
 # Random tokens in rows of 64, as long as those of the smallest models.
@@ -47,9 +47,7 @@ def measure(c, offsets, **more):
 @pytest.mark.parametrize(
   'more, offsets',
   [
-    ({}, (-1, 1)),
     ({'norm': 'pre'}, (-1, 1)),
-    ({'causal': True}, (-1, -2)),
     ({'causal': True, 'reverse': True}, (1, 2)),
     # Of size 32: 16 pairs.
     ({'num_heads': 4, 'initializer': 'normal'}, (-1, 1, -2, 2)),
@@ -64,21 +62,8 @@ def test_each_head_of_the_first_layer_looks_at_its_neighbour(more, offsets):
     assert max(others) < 0.1
 
 
-def test_heads_look_at_neighbours_in_their_own_pair_of_a_packed_row():
-  pair = np.repeat([1, 2], LENGTH // 2)[None].repeat(4, 0)
-  positions = np.tile(np.arange(LENGTH // 2), 2)[None].repeat(4, 0)
-  found = measure(
-    TINY,
-    (-1, 1),
-    sequence_ids=jnp.array(pair),
-    position_ids=jnp.array(positions),
-    cls_positions=jnp.array([[0, LENGTH // 2]] * 4),
-  )
-  assert found[-1][0] > 0.5 < found[1][1]
-
-
 def test_all_else_is_as_it_was_and_attention_adds_as_much_at_any_width():
-  for hidden, wide in ((128, 0.0559), (512, 0.0280)):
+  for hidden, wide in ((32, 0.1118), (128, 0.0559)):
     c = dataclasses.replace(TINY, hidden_size=hidden, num_layers=2)
     random = dataclasses.replace(c, attention_init='random')
     ours, theirs = (
@@ -96,19 +81,3 @@ def test_all_else_is_as_it_was_and_attention_adds_as_much_at_any_width():
     # Queries and keys of the other layers are not touched.
     name = 'encoder/layer_1/attention/qkv/kernel'
     assert (ours[name][:, :2] == theirs[name][:, :2]).all()
-
-
-def test_heads_too_small_for_a_sine_and_a_cosine_stay_random():
-  c = dataclasses.replace(TINY, hidden_size=3, num_heads=3, mlp_size=4)
-  params = init(c)
-  assert np.isfinite(params['embeddings']['position']['embedding']).all()
-
-
-def test_small_models_start_so_and_those_of_the_paper_do_not():
-  for size, init in (
-    ('tiny', 'neighbours'),
-    ('medium', 'neighbours'),
-    ('base', 'random'),
-    ('large', 'random'),
-  ):
-    assert config.pretraining(size).model.attention_init == init

@@ -16,28 +16,27 @@ from bert_jax.pretraining import pretrain
 from tests.data import made
 
 VOCAB, CLS, SEP, MASK, PACK = 50, 1, 2, 3, 3
-MODEL = bert_config.BertConfig(VOCAB, 16, 2, 2, 32, 512, dropout=0.0)
+MODEL = bert_config.BertConfig(VOCAB, 8, 2, 2, 16, 32, dropout=0.0)
 TOLERANCE = 1e-6  # of the size of what is compared
 
 
-def make_pairs(length):
-  """Returns five pairs that fill two rows: three and two of them."""
-  rng = np.random.default_rng(length)
-  sizes = [(s * length // 128, t * length // 128) for s, t in SIZES]
+# Five pairs, three and two of which fill two rows: with [CLS] and [SEP], of 32
+# tokens 13 + 10 + 9 = 32 and 16 + 15 = 31.
+SIZES, LENGTH = ((7, 5), (5, 10), (3, 7), (12, 1), (3, 3)), 32
+
+
+def make_pairs():
+  rng = np.random.default_rng(0)
   return [
     tuple(rng.integers(5, VOCAB, n).tolist() for n in pair) + (bool(k % 2),)
-    for k, pair in enumerate(sizes)
+    for k, pair in enumerate(SIZES)
   ]
 
 
-# Of 128 tokens: 53 + 43 + 23 = 119 and 63 + 58 = 121 with [CLS] and [SEP].
-SIZES = (30, 20), (20, 40), (15, 25), (50, 5), (10, 10)
-
-
 @functools.cache
-def make_rows(length, kind='mlm'):
+def make_rows(kind='mlm'):
   """Returns (plain batch [5, S], packed batch [2, S], rows of pairs)."""
-  pairs = make_pairs(length)
+  pairs, length = make_pairs(), LENGTH
   sizes = [len(a) + len(b) + 3 for a, b, _ in pairs]
   rows = row_layout.pack(sizes, length, PACK)
   keys = np.arange(100, 105, dtype=np.uint64)
@@ -128,15 +127,10 @@ def norm(tree):
 
 
 @pytest.mark.parametrize(
-  'length, kind',
-  [
-    (128, 'mlm'),
-    pytest.param(128, 'ltr', marks=pytest.mark.slow),
-    pytest.param(512, 'mlm', marks=pytest.mark.slow),
-  ],
+  'kind', ['mlm', pytest.param('ltr', marks=pytest.mark.slow)]
 )
-def test_every_pair_has_the_loss_and_gradient_of_its_own_row(length, kind):
-  plain, packed, rows = make_rows(length, kind)
+def test_every_pair_has_the_loss_and_gradient_of_its_own_row(kind):
+  plain, packed, rows = make_rows(kind)
   assert sorted(map(len, rows)) == [2, 3]
   run = loss_and_gradient(kind == 'ltr')
   for row, members in enumerate(rows):
@@ -153,8 +147,8 @@ def seen_from(batch, position, causal):
   module, params = make_params(causal)
   encoder = Encoder(module.config)
   rng = np.random.default_rng(0)
-  x = rng.normal(size=(1, 128, 16)).astype('f4')
-  direction = rng.normal(size=16).astype('f4')
+  x = rng.normal(size=(1, LENGTH, 8)).astype('f4')
+  direction = rng.normal(size=8).astype('f4')
 
   def output(x):
     tokens = attention.Tokens(batch['input_mask'], batch['sequence_ids'])
@@ -166,7 +160,7 @@ def seen_from(batch, position, causal):
 
 @pytest.mark.parametrize('causal', [False, True])
 def test_a_pair_sees_itself_and_nothing_else(causal):
-  _, packed, _ = make_rows(128)
+  _, packed, _ = make_rows()
   batch = {name: x[:1] for name, x in packed.items()}
   (mine,) = np.nonzero(batch['sequence_ids'][0] == 2)
   middle = mine[len(mine) // 2]
@@ -176,27 +170,18 @@ def test_a_pair_sees_itself_and_nothing_else(causal):
 
 
 def test_padding_pairs_move_nothing():
-  _, packed, rows = make_rows(128)
+  _, packed, rows = make_rows()
   row = [len(members) for members in rows].index(2)
   run = loss_and_gradient()
   expected = run(packed)
   changed = {name: x.copy() for name, x in packed.items()}
   assert changed['next_sentence_weights'][row].tolist() == [1, 1, 0]
   changed['next_sentence_labels'][row, 2] = 1
-  changed['cls_positions'][row, 2] = 77
+  changed['cls_positions'][row, 2] = 17
   padding = changed['input_mask'] == 0
-  assert padding.sum() > 10
+  assert padding.any()
   changed['input_ids'][padding] = 9
   changed['position_ids'][padding] = 5
   loss, gradient = run(changed)
   assert loss == expected[0]
   jax.tree.map(np.testing.assert_array_equal, gradient, expected[1])
-
-
-def test_left_to_right_does_not_predict_across_pairs():
-  _, packed, rows = make_rows(128, 'ltr')
-  tokens = packed['input_mask'].sum()
-  pairs = sum(map(len, rows))
-  assert packed['masked_lm_weights'].sum() == tokens - pairs
-  asked = packed['masked_lm_weights'] > 0
-  assert (packed['masked_lm_ids'][asked] != CLS).all()

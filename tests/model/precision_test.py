@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax import finetuning, inference, param_names
-from bert_jax.model import classifier, parameters, precision
+from bert_jax.model import parameters, precision
 from bert_jax.ops import fused_attention
 from bert_jax.pretraining import pretrain
 from tests import training
@@ -37,32 +37,6 @@ def test_what_products_multiply_by_is_rounded_and_nothing_else():
   found = param_names.flatten(precision.round_weights(make()[1], 'bfloat16'))
   assert {n for n, x in found.items() if x.dtype == jnp.bfloat16} == ROUNDED
   assert all(x.dtype == 'float32' for n, x in found.items() if n not in ROUNDED)
-
-
-def test_heads_that_compute_in_float32_are_not_rounded():
-  config = make()[0].config
-  module = classifier.Tagger(config, outputs=3, dropout=0.0, lstm_units=4)
-  params = jax.eval_shape(
-    lambda key: parameters.init(module, key), jax.random.key(0)
-  )
-  found = param_names.flatten(
-    jax.eval_shape(lambda p: precision.round_weights(p, 'bfloat16'), params)
-  )
-  dtypes = {name: x.dtype for name, x in found.items()}
-  assert dtypes['encoder/layer_0/mlp_in/kernel'] == 'bfloat16'
-  others = {n: x for n, x in dtypes.items() if not n.startswith('e')}
-  assert {n.split('/')[0] for n in others} == {'bilstm', 'classifier'}
-  assert all(x == 'float32' for x in others.values())
-
-
-def test_the_layers_would_have_rounded_to_the_same():
-  module, params = make()
-  batch = training.make_batch(0)
-
-  def sums(p):
-    return jax.jit(lambda p: pretrain.compute_sums(module, p, batch, None))(p)
-
-  assert sums(precision.cast(params, 'bfloat16')) == sums(params)
 
 
 def lowered(asked, dtype='float32'):

@@ -39,48 +39,6 @@ def gradient_of_four(clip_unit, model=1, fields=None, **changed):
   return jax.jit(function), (params, batch, key)
 
 
-def collectives(text):
-  """Returns those of an HLO text, (inside of loops, outside of them).
-
-  Each is (operation, shape).
-  """
-  parts = re.findall(
-    r'^(?:ENTRY )?%?([\w.-]+) [^\n]*\{\n(.*?)^\}', text, re.S | re.M
-  )
-  bodies = dict(parts)
-  inside, todo = set(), re.findall(r'body=%?([\w.-]+)', text)
-  assert todo, 'no loop'
-  while todo:
-    name = todo.pop()
-    if name not in inside:
-      inside.add(name)
-      calls = re.findall(
-        r'(?:body|condition|calls|to_apply)=%?([\w.-]+)', bodies[name]
-      )
-      todo += [call for call in calls if call in bodies]
-  found = ([], [])
-  for name, body in parts:
-    for shape, operation in re.findall(
-      r'= (.*?) (all-reduce|reduce-scatter|all-gather|all-to-all)\(', body
-    ):
-      found[name not in inside].append((operation, shape))
-  return found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('clip_unit', ['batch', 'micro_batch'])
-def test_accumulation_adds_over_devices_once_unless_parts_are_clipped(
-  clip_unit,
-):
-  function, arguments = gradient_of_four(clip_unit)
-  text = function.lower(*arguments).compile().as_text()
-  inside, outside = collectives(text)
-  if clip_unit == 'batch':
-    assert inside == []
-    inside = outside
-  assert 'reduce-scatter' in {operation for operation, _ in inside}
-
-
 @pytest.fixture
 def rings(monkeypatch):
   """Arranges the devices in rings, as only TPUs are."""
@@ -124,7 +82,6 @@ def test_sums_beside_the_backward_pass_are_the_same(rings, remat):
   [
     ({}, True),
     ({'phases__accumulate': (2,)}, False),
-    ({'compute__scan_layers': True}, False),
   ],
 )
 def test_kernels_of_layers_are_summed_early_around_rings(

@@ -63,9 +63,8 @@ def test_runs_that_differ_in_their_rates_share_a_compiled_update():
 @pytest.mark.parametrize(
   'name, device',
   [
-    *(('tiny', TPU), ('base', TPU), ('base', GPU)),
-    *slow(('compact:mini', TPU), ('compact:medium', TPU), ('large', TPU)),
-    *slow(('table6:6x768x3', TPU)),
+    ('base', GPU),
+    *slow(('tiny', TPU), ('compact:medium', TPU), ('large', TPU)),
   ],
 )
 def test_training_and_evaluation_of_each_config_lower(name, device):
@@ -78,8 +77,8 @@ def test_training_and_evaluation_of_each_config_lower(name, device):
 @pytest.mark.parametrize(
   'name, device',
   [
-    ('glue:rte', TPU),
-    *slow(('squad', TPU), ('ner', TPU), ('swag', TPU), ('squad', GPU)),
+    ('swag', TPU),
+    *slow(('squad', TPU), ('ner', TPU), ('squad', GPU)),
   ],
 )
 def test_training_and_evaluation_of_each_task_lower(name, device):
@@ -98,9 +97,7 @@ def test_training_and_evaluation_of_each_task_lower(name, device):
   check_kernels(found, device)
 
 
-@pytest.mark.parametrize(
-  'chip', [x.name for x in chips.CHIPS if x.kinds[0].startswith('TPU')]
-)
+@pytest.mark.parametrize('chip', ['v3', 'v5e', 'tpu7x'])
 def test_training_and_evaluation_lower_for_each_chip(chip):
   found = lowering.lower(lowering.short(FAST), tpu(chip), 4)
   kernels = {'tpu_custom_call' in text for text in found.values()}
@@ -112,20 +109,14 @@ def test_training_and_evaluation_lower_for_each_chip(chip):
   [
     FAST + ',mesh.model=2,sampled_words=1000',
     FAST + ',pack=3',
-    FAST + ',kind=ltr,nsp=false',
-    FAST + ',accumulate=2',
-    FAST + ',scan_layers=true,num_layers=2',
-    FAST + ',remat=layer',
-    FAST + ',seq_length=100',
-    FAST + ',attention=xla',
+    FAST + ',kind=ltr,nsp=false,accumulate=2',
+    FAST + ',remat=layer,seq_length=100',
     *slow(
-      ['dtype=float32'],
       ['dtype=float32,pack=3,accumulate=2,mesh.model=2'],
       [FAST + ',mesh.model=4,num_heads=4,norm=pre,reduce_dtype=bfloat16'],
       [FAST + ',accumulate=2,clip_unit=micro_batch,remat=products,nsp=false'],
       [FAST + ',profile=google,attention_dropout=0,model.dropout=0'],
       [FAST + ',mesh.model=2,seq_length=512'],
-      [FAST + ',seq_length=64'],
       [FAST + ',seq_length=384'],
     ),
   ],
@@ -148,37 +139,15 @@ def test_two_slices_lower(monkeypatch):
   assert '[[0, 1], [2, 3]]' in text and '[[0, 2], [1, 3]]' in text
 
 
-@pytest.mark.slow
-def test_each_phase_is_computed_in_its_own_fastest_way():
-  c = lowering.make_config('compact:mini')
-  c.phases.seq_length = (64, 512)
-  found = lowering.lower(c, tpu('v5e'), 4)
-  kernels = {key: 'tpu_custom_call' in text for key, text in found.items()}
-  assert kernels == {
-    (programs.TRAIN, 64): False,
-    (programs.EVALUATE, 64): False,
-    (programs.TRAIN, 512): True,
-    (programs.EVALUATE, 512): True,
-  }
-
-
-def test_what_runs_before_the_first_step_lowers_for_gpus():
-  c = lowering.short(FAST)
-  found = lowering.lower_start(c, GPU, 4)
-  assert {programs.INITIALISE, programs.FINGERPRINT} < set(found)
-
-
 @pytest.mark.parametrize(
   'arguments, count',
   [
-    ('dtype=float32,rng=rbg', 1),
     ('dtype=bfloat16,rng=rbg,pack=3', 4),
     ('dtype=bfloat16,rng=rbg,seq_length=512,mesh.model=2', 4),
     *slow(
       ('rng=threefry,seq_length=512,pack=3,kind=ltr,nsp=false', 1),
       ('dtype=bfloat16,rng=rbg,seq_length=512,kind=rtl,nsp=false', 4),
       ('dtype=bfloat16,accumulate=2,remat=layer,attention=recompute', 4),
-      ('scan_layers=true,num_layers=2,attention=recompute', 1),
     ),
   ],
 )
@@ -241,22 +210,6 @@ def test_a_run_compiles_what_is_in_the_list_and_nothing_else(
   # From a trained model, which is placed by a program of the list, too.
   training.train(c, tmp_path, start=lambda new: (new, {}))
   check_compiled(compiled, expected)
-
-
-@pytest.mark.slow
-def test_a_resumed_run_compiles_what_is_left_of_the_list(tmp_path, compiled):
-  c = training.small_config(steps=(4, 2))
-  training.train_until(c, tmp_path, step=5)
-  jax.clear_caches()
-  compiled.clear()
-  training.train(c, tmp_path)
-  second_phase = training.small_config(steps=(4,))
-  left = listed_names(
-    second_phase, without=(programs.PLACE, programs.INITIALISE)
-  )
-  # The phase that ended at the checkpoint is evaluated again, by the same
-  # program as the next one.
-  check_compiled(compiled, left)
 
 
 def _name(jitted):

@@ -101,7 +101,6 @@ def test_weights_are_recomputed_where_that_pays(
   [
     (CPU, 'dropout=0,attention_dropout=0', 'predicted'),
     (CPU, 'dropout=0,attention_dropout=0,kind=ltr,nsp=False', 'all'),
-    (CPU, 'dropout=0,attention_dropout=0,scan_layers=True', 'all'),
     (CPU, 'dropout=0,attention_dropout=0,mesh.model=2', 'all'),
     (CPU, '', 'all'),  # dropout would draw other numbers
     (CPU, 'last_layer=predicted', 'predicted'),
