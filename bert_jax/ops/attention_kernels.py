@@ -152,7 +152,6 @@ def backward(
 
 
 def _make_writer(out, bias_grad, call, step):
-  """Returns a function that writes a gradient, and adds it to its sum."""
   width = bias_grad.shape[2] // 3
   first_lane = pl.program_id(1) * step.lanes
   rescale = 256 / call.keep

@@ -96,7 +96,6 @@ def _gelu_backward(x, gradient):
 
 
 def _inner(x):
-  """Returns the argument of tanh."""
   return x * (LINEAR + CUBIC * (x * x))
 
 

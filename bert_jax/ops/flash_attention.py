@@ -209,16 +209,16 @@ def _run(kernel, arrays, outputs, call, parts=1):
   )
 
 
-def _forward(call, tokens, qkv, out, sums, kept=None):
+def _forward(call, refs):
   """Computes the output of a block of queries, and its softmax's sums.
 
   Args:
-    tokens: int32 [2, S], ids of keys, of queries; equal ids see each other.
-    qkv: [S, 3, K].
-    out: [64, K].
-    sums: float32 [S], log2 of keep x sum of exp(scores) of each query.
-    kept: [S / 32, S], see `draw_kept`.
+    refs: tokens, int32 [2, S], ids of keys, of queries; equal ids see each
+      other. qkv, [S, 3, K]. out, [64, K]. sums, float32 [S], log2 of keep x sum
+      of exp(scores) of each query. Maybe kept, [S / 32, S], see `draw_kept`.
   """
+  tokens, qkv, out = refs['tokens'], refs['qkv'], refs['out']
+  sums, kept = refs['sums'], refs.get('kept')
   own = _block(pl.program_id(0))
   queries = qkv[own, 0]
 
@@ -246,18 +246,20 @@ def _forward(call, tokens, qkv, out, sums, kept=None):
   sums[own] = most + jnp.log2(total)
 
 
-def _backward(call, tokens, qkv, grad, sums, inner, d_qkv, d_bias, kept=None):
+def _backward(call, refs):
   """Computes the gradients of a block: of keys and values, or of queries.
 
   Each block has two programs, one for keys and values and one for queries: a
   single one would need half as many registers again.
 
-  Args, where they differ from `_forward`'s:
-    grad: gradient of the output, [S, K].
-    inner: sum(gradient x output) of each query, float32 [S].
-    d_qkv: gradient of qkv, [64, 3, K].
-    d_bias: its sums over tokens, float32 [3, K].
+  Args:
+    refs: as `_forward`'s, but instead of `out`: grad, gradient of the output, [S,
+      K]; inner, sum(gradient x output) of each query, float32 [S]; d_qkv,
+      gradient of qkv, [64, 3, K]; d_bias, its sums over tokens, float32 [3, K].
   """
+  tokens, qkv, grad = refs['tokens'], refs['qkv'], refs['grad']
+  sums, inner, kept = refs['sums'], refs['inner'], refs.get('kept')
+  d_qkv, d_bias = refs['d_qkv'], refs['d_bias']
   i, part = pl.program_id(0) // 2, pl.program_id(0) % 2
   own, dtype, scale = _block(i), qkv.dtype, _scale(qkv)
   length = tokens.shape[1]

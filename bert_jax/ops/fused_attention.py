@@ -40,12 +40,9 @@ def unsupported(
     (1, length, heads, head_size), np.dtype(dtype), 128, True, 0.0, True, True
   )
   if not (call.step(False) and call.step(True)):
-    ways = ['shorter sequences'] * (length > LANES)
-    ways += ['heads of size 64 or 128']
-    ways += ['bfloat16'] * (call.dtype.itemsize > 2)
     return (
       f'heads of size {head_size} in {call.dtype} at a sequence length of '
-      f'{length}: they do not fit the vector memory; {", or ".join(ways)} do'
+      f'{length}, which do not fit the vector memory'
     )
   return None
 
@@ -135,8 +132,6 @@ _attend.defvjp(_attend_forward, _attend_backward)
 
 
 def _run(kernel, arrays, tokens, seeds, call: Call):
-  """Runs a kernel: compiled for a TPU, interpreted elsewhere."""
-
   def on(tpu, seeds, tokens, qkv, *grad):
     # With jax_enable_x64, loops have int64 counters, which TPUs lack.
     with jax.enable_x64(False):

@@ -99,7 +99,6 @@ def backward(
 
 
 def _forward(x, y):
-  """Computes a block of y [rows, columns]."""
   wide = x[...].astype(F32)
   y[...] = (wide * _sigmoid(wide)).astype(y.dtype)
 

@@ -106,7 +106,6 @@ def philox(counter: tuple, key: tuple):
 
 
 def _multiply(x, factor):
-  """Returns the upper and the lower 32 bits of a product."""
   with jax.enable_x64(True):
     product = x.astype(jnp.uint64) * np.uint64(factor)
     return (product >> np.uint64(32)).astype('u4'), product.astype('u4')

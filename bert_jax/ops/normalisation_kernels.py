@@ -257,27 +257,14 @@ def _pieces(d):
   return [slice(i, i + width) for i in range(0, d, width)]
 
 
-def _forward(
-  epsilon,
-  keep,
-  x,
-  scale,
-  bias,
-  y,
-  mean,
-  inverse,
-  update=None,
-  kept=None,
-  total=None,
-):
+def _forward(epsilon, keep, refs):
   """Normalises a block of rows.
 
   Args:
-    x, update, y, total: [rows, D].
-    scale, bias: [D].
-    mean, inverse: [rows].
-    kept: [D].
+    refs: x, y and maybe update, total, [rows, D]; scale, bias and maybe kept,
+      [D]; mean, inverse, [rows].
   """
+  x, y, update, kept = map(refs.get, ('x', 'y', 'update', 'kept'))
   rows, d = x.shape
   pieces = _pieces(d)
   parts = [x[:, at].astype(F32) for at in pieces]
@@ -287,45 +274,32 @@ def _forward(
       more = update[:, at].astype(F32)
       if kept is not None:
         more = _drop(more, kept[at], first, keep)
-      part = (parts[n] + more).astype(total.dtype)
-      total[:, at] = part
+      part = (parts[n] + more).astype(x.dtype)
+      refs['total'][:, at] = part
       parts[n] = part.astype(F32)
   middle = _sum_rows(parts) / d
   # Rounding may make it slightly negative.
   variance = _sum_rows([part * part for part in parts]) / d - middle * middle
   factor = jax.lax.rsqrt(jnp.maximum(variance, 0) + epsilon)
-  mean[...], inverse[...] = middle, factor
+  refs['mean'][...], refs['inverse'][...] = middle, factor
   for at, part in zip(pieces, parts, strict=True):
-    slope = factor[:, None] * scale[at].astype(F32)[None]
-    value = (part - middle[:, None]) * slope + bias[at].astype(F32)[None]
+    scale, bias = (refs[x][at].astype(F32)[None] for x in ('scale', 'bias'))
+    value = (part - middle[:, None]) * (factor[:, None] * scale) + bias
     y[:, at] = value.astype(y.dtype)
 
 
-def _backward(
-  rows,
-  programs,
-  keep,
-  x,
-  mean,
-  inverse,
-  scale,
-  gradient,
-  sums,
-  dx,
-  kept=None,
-  dupdate=None,
-):
+def _backward(rows, programs, keep, refs):
   """Computes the gradients of every programs-th block of rows.
 
   Args:
     rows: in a block.
-    x, gradient, dx, dupdate: [N, D].
-    mean, inverse: [N].
-    scale: [D].
-    sums: gradients of scale, bias and, if it is wanted, of the update's bias,
-      [2 or 3, D].
-    kept: [N / 8, D].
+    refs: x, gradient, dx and maybe dupdate, [N, D]; mean, inverse, [N]; scale,
+      [D]; sums, the gradients of scale, bias and, if it is wanted, of the
+      update's bias, [2 or 3, D]; maybe kept, [N / 8, D].
   """
+  x, gradient, dx, dupdate = map(refs.get, ('x', 'gradient', 'dx', 'dupdate'))
+  mean, inverse, scale = refs['mean'], refs['inverse'], refs['scale']
+  sums, kept = refs['sums'], refs.get('kept')
   n, d = x.shape
   pieces, first = _pieces(d), pl.program_id(0)
   scales = [scale[at].astype(F32)[None] for at in pieces]

@@ -80,26 +80,21 @@ def sum_losses(
     bias, label_bias = jnp.where(words, bias, -jnp.inf), None
   else:
     bias, label_bias = bias[sample.words] + sample.log_counts, bias[labels]
-  return _sums(
-    x.reshape(-1, x.shape[-1]),
-    table,
-    bias,
-    label_rows.reshape(-1, x.shape[-1]),
-    label_bias,
-    labels,
-    weights.reshape(-1).astype(jnp.float32),
-    sample,
-  )
+  size = x.shape[-1]
+  rows = x.reshape(-1, size), label_rows.reshape(-1, size)
+  weights = weights.reshape(-1).astype(jnp.float32)
+  return _sums(rows, (table, bias, label_bias), (labels, weights, sample))
 
 
 @jax.custom_vjp
-def _sums(x, table, bias, label_rows, label_bias, labels, weights, sample):
-  return _forward(
-    x, table, bias, label_rows, label_bias, labels, weights, sample
-  )[0]
+def _sums(rows, decoder, asked):
+  return _forward(rows, decoder, asked)[0]
 
 
-def _forward(x, table, bias, label_rows, label_bias, labels, weights, sample):
+def _forward(rows, decoder, asked):
+  x, label_rows = rows
+  table, bias, label_bias = decoder
+  labels, weights, sample = asked
   own = label_rows.astype(x.dtype).astype(jnp.float32)
   own_bias = bias[labels] if label_bias is None else label_bias
   picked = jnp.sum(x.astype(jnp.float32) * own, -1) + own_bias  # [N]
@@ -107,7 +102,7 @@ def _forward(x, table, bias, label_rows, label_bias, labels, weights, sample):
   # must neither cause a second pass nor overflow.
   picked = jnp.where(weights == 0, _UNUSED, picked)
   powers, others, margin, raised = jax.lax.platform_dependent(
-    *(x, table, bias, labels, sample, picked),
+    _Logits(x, table, bias, labels, sample, picked),
     # There, a loop that may not run has the host wait for the device: 4 of the
     # 79 ms of a step of LARGE on an H200. Another pass takes 0.1 ms, as XLA
     # keeps the logits.
@@ -121,31 +116,38 @@ def _forward(x, table, bias, label_rows, label_bias, labels, weights, sample):
   loss = raised + jnp.log1p(rest)
   # Otherwise an infinite logit of the label would give a loss of 0.
   loss = jnp.where(jnp.isfinite(picked), loss, jnp.nan)
-  found = jnp.sum(loss * weights), hits
-  kept = x, table, own, powers, others, rest, labels, weights, sample
-  return found, kept
+  kept = x, table, own, powers, others, rest, asked
+  return (jnp.sum(loss * weights), hits), kept
 
 
-def _sum_powers(second, x, table, bias, labels, sample, picked):
+class _Logits(NamedTuple):
+  """What the logits are computed from, and compared with."""
+
+  x: jax.Array  # [N, D]
+  table: jax.Array
+  bias: jax.Array  # [V]; with a sample, V is its size, and it has `log_counts`
+  labels: jax.Array
+  sample: Sample | None
+  picked: jax.Array  # [N] float32, the labels' logits
+
+
+def _sum_powers(second, logits):
   """Returns powers [N, V] in x's type, their sums, margin and raised [N].
 
   Args:
     second: the second pass, `_corrected` or `_repeated`.
   """
-  zero = jnp.zeros_like(picked)
-  powers, others, margin = _powers(x, table, bias, labels, sample, picked, zero)
+  zero = jnp.zeros_like(logits.picked)
+  powers, others, margin = _powers(logits, zero)
   raised = jnp.where(margin > _FAR, margin, 0)
-  arrays = x, table, bias, labels, sample, picked, raised
-  powers, others = second(*arrays, powers.astype(x.dtype), others)
-  return powers, others, margin, raised
+  powers = powers.astype(logits.x.dtype)
+  return *second(logits, raised, powers, others), margin, raised
 
 
-def _powers(x, table, bias, labels, sample, picked, raised):
+def _powers(logits, raised):
   """Returns exp(logit - picked - raised), 0 at the labels.
 
   Args:
-    bias: [V]; with a sample, V is its size, and the bias has its `log_counts`.
-    picked: [N] float32, the labels' logits.
     raised: [N] float32, subtracted in addition.
 
   Returns:
@@ -153,6 +155,7 @@ def _powers(x, table, bias, labels, sample, picked, raised):
     the label, so that 1 - p is accurate; margin is the largest logit minus what
     was subtracted, of the words as they are, whatever they stand for.
   """
+  x, table, bias, labels, sample, picked = logits
   words = jnp.arange(len(bias)) if sample is None else sample.words
   is_label = labels[:, None] == words[None]
   above = compute_logits(x, table, bias, len(bias)) - picked[:, None]  # [N, V]
@@ -162,7 +165,7 @@ def _powers(x, table, bias, labels, sample, picked, raised):
   return powers, jnp.sum(powers, -1), jnp.max(alone, -1)
 
 
-def _corrected(x, table, bias, labels, sample, picked, raised, powers, others):
+def _corrected(logits, raised, powers, others):
   """Computes powers and sums again if `raised` is not zero everywhere.
 
   This is a loop that runs once or never: unlike `cond`, its inputs and outputs
@@ -170,13 +173,16 @@ def _corrected(x, table, bias, labels, sample, picked, raised, powers, others):
   """
   # Without the barrier, XLA would keep the logits as well.
   powers = jax.lax.optimization_barrier(powers)
-  factors = x, table.astype(x.dtype)  # as narrow as the first pass has them
+  dtype = logits.x.dtype
+  # As narrow as the first pass has them.
+  factors = logits.x, logits.table.astype(dtype)
 
   def again(carry):
     # The barrier keeps loop invariants inside the loop.
-    inside, _ = jax.lax.optimization_barrier((factors, carry[0]))
-    powers, others, _ = _powers(*inside, bias, labels, sample, picked, raised)
-    return jnp.int32(0), powers.astype(x.dtype), others
+    (x, table), _ = jax.lax.optimization_barrier((factors, carry[0]))
+    inside = logits._replace(x=x, table=table)
+    powers, others, _ = _powers(inside, raised)
+    return jnp.int32(0), powers.astype(dtype), others
 
   rows = jnp.sum(raised > 0, dtype=jnp.int32)
   return jax.lax.while_loop(
@@ -184,14 +190,13 @@ def _corrected(x, table, bias, labels, sample, picked, raised, powers, others):
   )[1:]
 
 
-def _repeated(x, table, bias, labels, sample, picked, raised, *_):
-  """Computes powers and sums again, always."""
-  powers, others, _ = _powers(x, table, bias, labels, sample, picked, raised)
-  return powers.astype(x.dtype), others
+def _repeated(logits, raised, powers, others):
+  powers, others, _ = _powers(logits, raised)
+  return powers.astype(logits.x.dtype), others
 
 
 def _backward(kept, gradients):
-  x, table, own, powers, others, rest, labels, weights, sample = kept
+  x, table, own, powers, others, rest, (labels, weights, sample) = kept
   # The logits' gradient is (powers - [is label] others) * scale.
   scale = gradients[0] * weights / (1 + rest)  # [N]
   at_label = -others * scale
@@ -205,16 +210,9 @@ def _backward(kept, gradients):
   dbias = jnp.einsum('kn,nv->kv', rows, powers, **product)[0]
   if sample is None:
     dbias = dbias.at[labels].add(at_label)
-  return (
-    dx.astype(x.dtype),
-    dtable.astype(table.dtype),
-    dbias,
-    at_label[:, None] * x,
-    None if sample is None else at_label,
-    None,
-    None,
-    None,
-  )
+  of_rows = dx.astype(x.dtype), at_label[:, None] * x
+  label_bias = None if sample is None else at_label
+  return of_rows, (dtable.astype(table.dtype), dbias, label_bias), None
 
 
 _sums.defvjp(_forward, _backward)

@@ -38,8 +38,8 @@ def choose(kernel: Callable, plain: Callable, *arrays: jax.Array | None):
 
 
 def by_name(kernel: Callable, *names: str) -> Callable:
-  """Returns a kernel that is given its references by their names."""
-  return lambda *refs: kernel(**dict(zip(names, refs, strict=True)))
+  """Returns a kernel that is given its references as {name: reference}."""
+  return lambda *refs: kernel(dict(zip(names, refs, strict=True)))
 
 
 def call(kernel: Callable, make_params: Callable | None, warps: int, **options):

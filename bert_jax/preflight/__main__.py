@@ -22,7 +22,6 @@ from bert_jax.runtime import cli
 
 
 def _choose(phases: list, number: int | None) -> list:
-  """Returns the phases to examine."""
   if number is None:
     return phases
   if not 0 <= number < len(phases):

@@ -1,7 +1,7 @@
 """Compiles the programs of a run for absent accelerators and describes them."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import jax.numpy as jnp
 from jax.sharding import Mesh
@@ -80,40 +80,24 @@ def _training_step(result, platform):
 
 
 def _verdicts(runs, layers) -> list[dict]:
-  """Returns each program's result over all depths that were compiled."""
+  """Returns `{name, phase, ok, reason}` of each program, and of shallow failures."""
   found = []
   for run, n in zip(runs, layers, strict=True):
     depth = f'with {n} layers ' if len(layers) > 1 else ''
     for outcome in (o for result in run.values() for o in result.outcomes):
-      why = programs.describe_problem(outcome)
-      found.append((outcome.program, why and f'{depth}it {why}'))
-  return judge(found)
-
-
-def judge(
-  examined: Iterable[tuple[programs.Program, str | None]],
-) -> list[dict]:
-  """Returns `{name, phase, ok, reason}` of each kind of program.
-
-  Args:
-    examined: (program, why it cannot be compiled or None). Programs of the same
-      name and phase, such as for batches of several lengths, have one result:
-      the first failure, if any.
-  """
-  examined = list(examined)
-  lengths: dict[int | None, set] = {}
-  for program, _ in examined:
-    lengths.setdefault(program.phase, set()).add(program.length)
-  found: dict[tuple, dict] = {}
-  for program, reason in examined:
-    key = program.name, program.phase
-    first = {'name': key[0], 'phase': key[1], 'ok': True, 'reason': None}
-    verdict = found.setdefault(key, first)
-    if reason and verdict['ok']:
-      many = len(lengths[program.phase]) > 1
-      where = f'at length {program.length} ' if many else ''
-      verdict.update(ok=False, reason=f'{where}{reason}')
-  return list(found.values())
+      program, why = outcome.program, programs.describe_problem(outcome)
+      if why is None and n != layers[-1]:
+        continue
+      where = '' if program.length is None else f'at length {program.length} '
+      found.append(
+        {
+          'name': program.name,
+          'phase': program.phase,
+          'ok': why is None,
+          'reason': why and f'{depth}{where}it {why}',
+        }
+      )
+  return found
 
 
 def describe_phase(

@@ -1,6 +1,5 @@
 """Describes absent NVIDIA GPUs to XLA's compiler for them, which needs no GPU."""
 
-import contextlib
 import functools
 import os
 
@@ -69,8 +68,6 @@ def describe_devices(topology: accelerators.Topology) -> list[jax.Device]:
       'the compiler for NVIDIA GPUs is not installed; run pip install '
       "'bert_jax[gpu-compiler]' on Linux (it needs no GPU)."
     )
-  # Refuses a share of the memory with which the compiler would end in a traceback.
-  get_usable_memory(topology.chip.memory)
   flags = os.environ.get('XLA_FLAGS', '').split()
   given = {flag.partition('=')[0] for flag in flags}
   flags += [x for x in _FLAGS if x.partition('=')[0] not in given]
@@ -123,11 +120,5 @@ def tell_pallas():
 
 def get_usable_memory(memory: int) -> int:
   """Returns the bytes of a GPU that jax takes."""
-  name = next(filter(os.environ.get, _FRACTIONS), '')
-  text = os.environ.get(name, _DEFAULT_FRACTION)
-  share = float('nan')
-  with contextlib.suppress(ValueError):
-    share = float(text)
-  if not 0 < share < float('inf'):
-    raise errors.UserError(f'{name}={text} is no share; give one such as 0.9.')
-  return int(share * memory)
+  given = filter(None, map(os.environ.get, _FRACTIONS))
+  return int(float(next(given, _DEFAULT_FRACTION)) * memory)

@@ -38,7 +38,6 @@ def _title(report):
 
 
 def _programs(programs):
-  """Returns lines on whether each program of the run compiled."""
   bad = [program for program in programs if not program['ok']]
   if not bad:
     return [f'programs: all {len(programs)} of the run compile']
@@ -159,7 +158,6 @@ def _run(report):
 
 
 def _model(report, topology):
-  """Returns lines on how times were estimated, and on their range."""
   why = {f.get('step_seconds_range') for f in report['phases']} - {None}
   found = ['Estimates, not measurements.']
   for line in sorted(why):

@@ -92,17 +92,15 @@ def fit(
       checkpoints.lay_out(start[programs.GROUP].jitted)
     status.follow(lambda: checkpoints.complete)
     _describe_model(template.params, config.data.vocab_size)
-    with shortage.explaining_start(template, mesh):
-      state, origin = _find_state(
-        config, task, start, checkpoints, workdir, status
-      )
+    found = _find_state(config, task, start, checkpoints, workdir, status)
+    state, origin = found
     checkpoints.facts = {'task': task.facts, **origin}
     plan, done = _make_plan(config, start), int(state.step) if state else 0
     # Tuned, since FLOPs depend on where the last layer is computed.
     tuned = tuning.tune(task.objective, mesh, plan.phases[-1].seq_length)
-    own = dataclasses.replace(task, objective=tuned)
-    report = stack.enter_context(_report(own, plan, workdir, status, done))
-    run = Run(own, mesh, plan, checkpoints, report, stop)
+    known = dataclasses.replace(task, objective=tuned)
+    report = stack.enter_context(_report(known, plan, workdir, status, done))
+    run = Run(known, mesh, plan, checkpoints, report, stop)
     facts = {**task.facts, **origin, **_list_facts(mesh)}
     changed = claim.find_changes(workdir, config)
     report.log.write('run', done, facts | {'changed': changed})
@@ -114,21 +112,17 @@ def fit(
     with report.meter.paused():
       compiled = _compile(config, task.objective, run, start, left, state)
       _stop_if_asked(stop)
-      with shortage.explaining_start(template, mesh):
-        state = state or _initialise(config.seed, start)
+      state = state or _initialise(config.seed, start)
     with stop.timer.running():
       for phase in left:
-        found = compiled[phase.number]
-        longest = found[phase.seq_length]
-        with shortage.explaining(tuned.how.remat, phase, longest, mesh):
-          state, predictions = run_phase(run, phase, state, found)
+        own = compiled[phase.number]
+        state, predictions = run_phase(run, phase, state, own)
     params = gather_on_host(state.params, start)
   _stop_if_asked(stop)  # it came during the last save
   return params, predictions, int(state.step)
 
 
 def _stop_if_asked(stop):
-  """Stops between updates if a process got a signal; nothing is to be saved."""
   stop.ask()
   if stop.signum is not None:
     raise errors.Interrupted(stop.signum, everywhere=True)
@@ -197,7 +191,7 @@ def _report(task, plan, workdir, status, done) -> Iterator[Report]:
       progress.Progress(plan.steps, 'steps', 'training', done, lines=False)
     )
     meter = Meter(rows, bar, status, plan.log_every, plan.steps, task)
-    profile = Profile(workdir, plan.profiled, meter, bar)
+    profile = Profile(workdir, plan.profiled, done, meter, bar)
     yield Report(rows, bar, status, meter, stack.enter_context(profile))
 
 
@@ -276,8 +270,7 @@ def _continue(name, template):
 
 
 def _check_data(facts, state, saved):
-  changed = errors.find_changes(saved['task'], facts)
-  if changed:
+  if changed := errors.find_changes(saved['task'], facts):
     raise errors.UserError(
       f'the checkpoint was trained on other data ({"; ".join(changed[:3])}); '
       'use another --workdir.'

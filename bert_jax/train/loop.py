@@ -61,7 +61,6 @@ def run_phase(
     length: objective.flops(dataclasses.replace(phase, seq_length=length))
     for length in compiled
   }
-  profile.begin_phase(first, end)
   meter.begin_phase()
   own = device_mesh.find_own_rows(run.mesh, phase.batch_size)
   make = functools.partial(run.task.train_batch, phase, rows=own)
@@ -90,7 +89,6 @@ def run_phase(
 
 
 def _end_run(run, phase, end, state, evaluation):
-  """Saves and evaluates; returns the run's state, the best, and predictions."""
   # First, since the evaluation raises if its loss is not finite.
   run.save(end, state)
   kept = _evaluate(run, phase, end, state, evaluation)
@@ -139,7 +137,6 @@ def _frozen_heap():
 
 
 def _check_first_batch(run, phase, state, evaluation):
-  """Shows the first batch, and checks the loss of new parameters."""
   task, bar, mesh = run.task, run.report.bar, run.mesh
   objective = task.objective
   with run.report.meter.paused():
@@ -235,7 +232,6 @@ def _count_work(run, step, means) -> dict[str, float]:
 
 
 def _take_best(run, phase, end, state, evaluation):
-  """Returns the state of the best evaluation, and its predictions."""
   step, score = run.checkpoints.best
   run.report.bar.write(
     f'the result is the model of step {step:,}, the best on held-out data '
@@ -251,7 +247,6 @@ def _take_best(run, phase, end, state, evaluation):
 
 
 def _predict(run, phase, step, state, evaluation, rows, bar=None):
-  """Returns `evaluate.evaluate` of a task's held-out rows, or of others."""
   batches = _held_out(run, phase, step, state, rows, bar)
   with contextlib.closing(batches):
     return evaluate.evaluate(evaluation, state.params, batches, phase, rows)

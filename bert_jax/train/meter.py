@@ -40,13 +40,9 @@ class SpikeWatch:
 
   A loss is a spike if it exceeds their median by more than 6 standard
   deviations, estimated by their median absolute deviation, by more than 5 % of
-  the median and by more than 0.2, and if it is above 0.5. A few spikes among the
-  losses hardly change the two medians. Nothing is decided before 50 losses. Of consecutive spikes
-  only the first counts; a loss that stays high is normal after 50 steps.
-
-  The losses of batches are nearly normal. Of a million normal random numbers
-  none is a spike; in 1,500 steps of `configs/tiny.py` no loss exceeded the
-  median by three deviations.
+  the median and by more than 0.2, and if it is above 0.5: of a million normal
+  random numbers none is. Of consecutive spikes only the first counts; a loss
+  that stays high is normal after 50 steps.
   """
 
   def __init__(self):
@@ -54,11 +50,7 @@ class SpikeWatch:
     self._spiking = False
 
   def add(self, loss: float) -> dict[str, float] | None:
-    """Adds the next step's loss; returns the evidence if it is a spike.
-
-    That is the loss, the median of the losses before, and the limit above which
-    a step counts as a spike.
-    """
+    """Adds the next step's loss; returns the evidence if it is a spike."""
     found = None
     if len(self._losses) >= _LEAST:
       before = np.array(self._losses)
@@ -104,22 +96,11 @@ class Meter:
     self._is_first = True  # of a phase, whose first batch is waited for
     self._pending = None
     self.skipped_in_a_row = 0
-    self._chip = self._find_chip()
+    self._chip = chips.find(jax.devices()[0].device_kind)
     # On a CPU, more processes would share the cores with the updates.
     self._advises = jax.devices()[0].platform != 'cpu'
     self._opened = self._shown = None  # when the first step was dispatched
     self._begin()
-
-  def _find_chip(self) -> chips.Chip | None:
-    """Returns the devices' chip; prints a line if it is an unknown GPU."""
-    device = jax.devices()[0]
-    found = chips.find(device.device_kind)
-    if found is None and device.platform == 'gpu':
-      self._bar.write(
-        f'no MFU is logged: {device.device_kind} is not in '
-        'bert_jax/hardware/chips.py; add a row from its data sheet'
-      )
-    return found
 
   def _begin(self):
     self._totals: dict[str, list[float]] = {}
@@ -234,7 +215,6 @@ class Meter:
       )
 
   def _find_row(self, metrics):
-    """Returns the means since the last row, and the row that has them."""
     seconds = max(time.monotonic() - self._start - self._paused, 1e-9)
     flops = self._flops / seconds
     row = {

@@ -149,7 +149,6 @@ def _find_frozen(freeze: str, names: list[str]) -> set[str]:
 
 
 def _freeze(freeze: str, grads: Any, params: Any = None):
-  """Returns a gradient with zeros for frozen parameters."""
   del params
   frozen = _find_frozen(freeze, list(param_names.flatten(grads)))
   return param_names.map_named(

@@ -32,7 +32,6 @@ FINGERPRINT, COUNT, VOTE = 'fingerprint', 'count of tokens', 'vote to stop'
 GATHER, EVALUATE, TRAIN = 'gather for export', 'evaluation', 'training step'
 GROUP = 'layout for checkpoints'
 
-_SECONDS = 1  # between checks of what is done
 _NUMBER = jax.ShapeDtypeStruct((), jnp.int32)
 
 
@@ -186,12 +185,8 @@ def compile_all(
   ):
     known: dict[tuple, concurrent.futures.Future] = {}
     running = [pool.submit(_compile, program, known) for program in listed]
-    left = set(running)
-    while left:
-      done, left = concurrent.futures.wait(
-        left, _SECONDS, concurrent.futures.FIRST_COMPLETED
-      )
-      bar.update(len(done))
+    for _ in concurrent.futures.as_completed(running):
+      bar.update(1)
     found = [x.result() for x in running]
   slowest, seconds = max(found, key=lambda x: x[1])
   say(

@@ -1,15 +1,13 @@
 """Says in one line what to do if the memory of a device is too small.
 
 The TPU compiler refuses such programs. XLA compiles them for a GPU, where they
-fail when they first run, at step 0 or when a phase begins: they are refused
-here, before the first step, by the memory that XLA will ask for.
+would fail when they first run: they are refused here, before the first step, by
+the memory that XLA will ask for.
 """
 
-import contextlib
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -18,7 +16,6 @@ from jax.sharding import Mesh
 from bert_jax import errors
 from bert_jax.train.task import Phase
 
-_EXHAUSTED = 'RESOURCE_EXHAUSTED'
 _UNITS = {'': 1, 'K': 2**10, 'M': 2**20, 'G': 2**30, 'T': 2**40}
 _SIZE = r'([\d.]+)([KMGT]?)'
 # The TPU compiler's two messages for a program that does not fit, and whether
@@ -87,56 +84,19 @@ def check(
   resident = count_bytes(state)
   for name, executable in executables.items():
     needed = count_needed(executable, resident)
-    if needed is not None and needed > available:
-      raise errors.UserError(
-        f'the {name} of phase {phase.number}, at length {phase.seq_length}, '
-        'does not fit: ' + _describe(remat, phase, executable, needed, mesh)
-      )
-
-
-def explaining(
-  remat: str,
-  phase: Phase,
-  executables: dict[str, jax.stages.Compiled],
-  mesh: Mesh,
-):
-  """Turns a lack of memory in the body, a phase, into errors.UserError."""
-
-  def say():
-    largest = max(executables.values(), key=lambda x: count_needed(x) or 0)
-    needed = count_needed(largest)
-    return (
-      f'in phase {phase.number}, at length {phase.seq_length}: '
-      + _describe(remat, phase, largest, needed, mesh)
+    if needed is None or needed <= available:
+      continue
+    temporary = executable.memory_analysis().temp_size_in_bytes
+    parts = find_accumulate(
+      *(phase, mesh.shape['data'], needed - temporary, temporary, available)
     )
-
-  return _explaining(say)
-
-
-def explaining_start(state: Any, mesh: Mesh):
-  """Turns a lack of memory for the state itself into errors.UserError."""
-
-  def say():
-    needed = count_bytes(state)
-    return (
-      'before the first step: parameters and optimizer need '
-      f'{needed / 2**30:.2f} GiB of {_describe_limit(_get_limit(mesh))}; see '
-      'whether another program uses it, or use more or larger devices'
-    )
-
-  return _explaining(say)
-
-
-@contextlib.contextmanager
-def _explaining(say: Callable[[], str]) -> Iterator[None]:
-  try:
-    yield
-  except jax.errors.JaxRuntimeError as error:
-    if _EXHAUSTED not in str(error):
-      raise
+    ways = [f'phases.accumulate={parts}' if parts else 'larger devices']
+    ways += ['compute.remat=layer'] * (remat != 'layer')
     raise errors.UserError(
-      f'out of memory {say()} ({errors.first_line(error)})'
-    ) from error
+      f'the {name} of phase {phase.number}, at length {phase.seq_length}, does '
+      f'not fit: it needs {needed / 2**30:.2f} GiB of {available / 2**30:.2f} '
+      f'GiB; try {" or ".join(ways)}'
+    )
 
 
 def count_needed(
@@ -167,24 +127,8 @@ def count_bytes(tree: Any) -> int:
   )
 
 
-def _describe(remat, phase, executable, needed, mesh) -> str:
-  """Describes the memory that is needed and available, and what would fit."""
-  size, available, parts = 'an unknown amount', _get_limit(mesh), None
-  if needed is not None:
-    size = f'{needed / 2**30:.2f} GiB'
-    temporary = executable.memory_analysis().temp_size_in_bytes
-    parts = find_accumulate(
-      *(phase, mesh.shape['data'], needed - temporary, temporary, available)
-    )
-  ways = [f'phases.accumulate={parts}' if parts else 'larger devices']
-  if remat != 'layer':
-    ways.append('compute.remat=layer')
-  there = _describe_limit(available)
-  return f'it needs {size} of {there}; try {" or ".join(ways)}'
-
-
 def find_accumulate(
-  phase: Phase, shares: int, fixed: int, temporary: int, available: int | None
+  phase: Phase, shares: int, fixed: int, temporary: int, available: int
 ) -> int | None:
   """Returns the least phases.accumulate that should fit; None if none does.
 
@@ -194,19 +138,12 @@ def find_accumulate(
     shares: devices that share the rows.
     fixed: bytes of a device that do not depend on the rows.
     temporary: bytes of a device that do.
-    available: bytes of a device; None if unknown: then the next possible value
-      is returned.
+    available: bytes of a device.
   """
   rows = phase.batch_size // shares
   more = [n for n in range(phase.accumulate + 1, rows + 1) if rows % n == 0]
-  if available is None:
-    return next(iter(more), None)
   each = temporary * phase.accumulate
   return next((n for n in more if fixed + each / n <= available), None)
-
-
-def _describe_limit(available) -> str:
-  return 'a device' if available is None else f'{available / 2**30:.2f} GiB'
 
 
 def _get_limit(mesh) -> int | None:

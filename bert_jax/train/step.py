@@ -78,7 +78,6 @@ def jit_eval(objective: Objective, mesh: Mesh):
 
 
 def _jit(objective, step, **options):
-  """Jits a step with the objective's precision and compiler options."""
   how, dtype = objective.how, objective.bert.dtype
 
   @functools.wraps(step.func)

@@ -1,18 +1,11 @@
 """Tests of biases and GELU, and of their gradients."""
 
-import functools
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from bert_jax import param_names
-from bert_jax.model import classifier, parameters, precision
 from bert_jax.ops import elementwise
-from bert_jax.pretraining import pretrain
-from tests import training
 
 ROWS, LENGTH, PREDICTIONS, VOCAB = 64, 64, 10, 500
 
@@ -50,65 +43,6 @@ def test_a_bias_of_rows_is_the_same_and_for_nvidia_gpus_only(monkeypatch):
     jax.lax, 'platform_dependent', lambda *x, cuda, default: cuda(*x)
   )
   jax.tree.map(np.testing.assert_array_equal, run(True), plain)
-
-
-def pretraining_loss(module, params, batch):
-  sums, _ = pretrain.compute_sums(module, params, batch, None)
-  return sums['mlm_loss'] / (ROWS * PREDICTIONS) + sums['nsp_loss'] / ROWS
-
-
-def classifier_loss(module, params, batch):
-  logits = module.apply({'params': params}, batch)
-  assert logits.dtype == 'float32'
-  chosen = jnp.arange(ROWS), batch['next_sentence_labels']
-  return -jnp.mean(jax.nn.log_softmax(logits)[chosen])
-
-
-@pytest.mark.parametrize('loss', [pretraining_loss, classifier_loss])
-def test_gradients_of_biases_are_as_long_as_in_float32(loss):
-  rng = np.random.default_rng(0)
-  batch = {
-    'input_ids': rng.integers(4, VOCAB, (ROWS, LENGTH)),
-    'input_mask': np.ones((ROWS, LENGTH), 'i4'),
-    'segment_ids': np.zeros((ROWS, LENGTH), 'i4'),
-    'masked_lm_positions': np.full((ROWS, PREDICTIONS), range(PREDICTIONS)),
-    # One label for all, so that gradients do not cancel out.
-    'masked_lm_ids': np.full((ROWS, PREDICTIONS), 7),
-    'masked_lm_weights': np.ones((ROWS, PREDICTIONS), 'f4'),
-    # Of half and half, they would, and what is left is rounding.
-    'next_sentence_labels': rng.binomial(1, 0.3, ROWS),
-    'next_sentence_weights': np.ones(ROWS, 'f4'),
-  }
-  grads = {}
-  for dtype in ('float32', 'bfloat16'):
-    c = training.small_config(
-      data__vocab_size=VOCAB,
-      model__hidden_size=16,
-      model__mlp_size=32,
-      model__max_positions=LENGTH,
-      model__dtype=dtype,
-    )
-    module = pretrain.make_module(c)
-    if loss is classifier_loss:
-      module = classifier.Classifier(module.config, 2, 0.0)
-    params = jax.jit(functools.partial(parameters.init, module))(
-      jax.random.key(0)
-    )
-    # The weights of both are those of bfloat16.
-    params = precision.cast(params, 'bfloat16')
-    params = jax.tree.map(lambda x: x.astype('float32'), params)
-    grad = jax.jit(jax.grad(functools.partial(loss, module)))
-    found = grad(precision.cast(params, dtype), batch)
-    grads[dtype] = param_names.flatten(found)
-  slopes = {}
-  for name, exact in grads['float32'].items():
-    if name.endswith('bias'):
-      exact = np.asarray(exact, np.float64)
-      found = np.asarray(grads['bfloat16'][name], np.float64)
-      slopes[name] = np.vdot(found, exact) / np.vdot(exact, exact)
-  assert 'encoder/layer_0/attention/qkv/bias' in slopes
-  wrong = {name: x for name, x in slopes.items() if abs(x - 1) > 0.01}
-  assert not wrong
 
 
 POINTS = jnp.array([-9.0, -3.0, -1.0, -0.1, 0.0, 0.1, 0.7, 1.0, 3.0, 9.0])

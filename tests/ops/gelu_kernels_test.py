@@ -19,8 +19,9 @@ def make_arrays(shape, dtype):
   return x, jnp.asarray(rng.normal(0, 1, shape[-1:]), 'f4'), gradient
 
 
-@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
-@pytest.mark.parametrize('shape', [(3, 10, 64), (2, 8, 768)], ids=str)
+@pytest.mark.parametrize(
+  'shape, dtype', [((3, 10, 64), 'bfloat16'), ((2, 8, 768), 'float32')]
+)
 def test_values_and_gradients_are_those_of_the_plain_code(shape, dtype):
   """In blocks of 2 rows of 64, and of 256."""
   x, _, gradient = make_arrays(shape, dtype)
@@ -59,8 +60,7 @@ def loss(x, bias):
 GRADIENT = jax.value_and_grad(loss, argnums=(0, 1))
 
 
-@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
-@pytest.mark.parametrize('size', [64, 768, 4096])
+@pytest.mark.parametrize('size, dtype', [(64, 'float32'), (768, 'bfloat16')])
 def test_rows_of_some_sizes_lower_for_gpus(size, dtype):
   shapes = ((2, 128, size), dtype), ((size,), 'float32')
   text = lowering.lower_for_gpus(
@@ -68,13 +68,6 @@ def test_rows_of_some_sizes_lower_for_gpus(size, dtype):
   )
   kernels = set(re.findall(r'gelu_(?:for|back)ward', text))
   assert kernels == {'gelu_forward', 'gelu_backward'}
-
-
-@pytest.mark.parametrize(
-  'shape, found', [((2, 3, 64), True), ((2, 3, 32), False), ((0, 64), False)]
-)
-def test_other_sizes_have_no_kernels(shape, found):
-  assert gelu_kernels.supports(jax.ShapeDtypeStruct(shape, 'f4')) == found
 
 
 def test_elsewhere_it_is_the_plain_code_bit_for_bit():

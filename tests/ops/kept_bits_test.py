@@ -33,7 +33,7 @@ def test_philox_gives_the_authors_known_answers(counter, key, found):
   assert list(jax.jit(kept_bits.philox)(counter, key)) == found
 
 
-@pytest.mark.parametrize('keep', [1, 26, 127, 128, 129, 230, 255])
+@pytest.mark.parametrize('keep', [1, 128, 230])
 def test_every_byte_is_compared_whatever_the_others_are(keep):
   bytes_ = np.arange(256, dtype=np.uint32)
   for place in range(0, 32, 8):
@@ -44,8 +44,9 @@ def test_every_byte_is_compared_whatever_the_others_are(keep):
       np.testing.assert_array_equal(flags, bytes_ >= keep)
 
 
-@pytest.mark.parametrize('impl', ['rbg', 'threefry2x32'])
-@pytest.mark.parametrize('dtype', ['uint8', 'uint32'])
+@pytest.mark.parametrize(
+  'dtype, impl', [('uint8', 'rbg'), ('uint32', 'threefry2x32')]
+)
 def test_bits_are_independent_and_as_often_set_as_they_should(dtype, impl):
   key = jax.random.key(1, impl=impl)
   words = np.asarray(kept_bits.draw(key, (3, 1000, 64), dtype, 200))
@@ -68,10 +69,9 @@ def lower(shape, dtype):
   )
 
 
-@pytest.mark.parametrize('dtype', ['uint8', 'uint32'])
-def test_the_kernel_draws_the_same_bits(monkeypatch, dtype):
+def test_the_kernel_draws_the_same_bits(monkeypatch):
   """In two blocks or more."""
-  key, shape = jax.random.key(1, impl='rbg'), (64, 128)
+  key, shape, dtype = jax.random.key(1, impl='rbg'), (64, 128), 'uint8'
   plain = kept_bits.draw(key, shape, dtype, 230)
   assert 'draw_kept_bits' in lower(shape, dtype)
   jax.clear_caches()
@@ -80,21 +80,3 @@ def test_the_kernel_draws_the_same_bits(monkeypatch, dtype):
   )
   np.testing.assert_array_equal(kept_bits.draw(key, shape, dtype, 230), plain)
   jax.clear_caches()
-
-
-def test_few_bits_need_no_kernel():
-  assert 'draw_kept_bits' not in lower((3, 4), 'uint8')
-
-
-def test_another_key_gives_other_bits():
-  """Whichever of its words differs."""
-  data = jnp.zeros((5, 4), jnp.uint32).at[jnp.arange(4), jnp.arange(4)].set(1)
-  found = {
-    np.asarray(
-      kept_bits.draw(
-        jax.random.wrap_key_data(x, impl='rbg'), (64,), 'uint8', 128
-      )
-    ).tobytes()
-    for x in data
-  }
-  assert len(found) == 5

@@ -12,7 +12,6 @@ import pytest
 
 from bert_jax import config, errors
 from bert_jax.hardware import accelerators
-from bert_jax.parallel import agreement
 from bert_jax.preflight import __main__ as preflight
 from bert_jax.preflight import compile_step, examine
 from bert_jax.preflight.page import render
@@ -70,15 +69,6 @@ def reported(found, price=None, programs=(), slices=1):
 
 def page(found, **more):
   return '\n'.join(render(*reported(found, **more)))
-
-
-def test_report_has_the_versions(
-  monkeypatch,
-):
-  versions = {'jax': '0.10.2', 'libtpu': '0.0.42'}
-  monkeypatch.setattr(agreement, 'get_versions', lambda: versions)
-  found, _ = reported(facts())
-  assert {name: found[name] for name in versions} == versions
 
 
 FITS = [
@@ -203,10 +193,6 @@ def test_the_time_of_a_step_is_that_of_its_config_and_slice():
     6 * parts['computation at peak']
   )
   assert wide['step_seconds_parts']['collectives'] == pytest.approx(6e-3)
-  less = estimate(optimizer__reduce_dtype='bfloat16')
-  assert less['step_seconds_parts']['collectives'] == pytest.approx(3e-3)
-  split = estimate(mesh__model=2)
-  assert split['step_seconds_parts']['collectives'] > parts['collectives']
 
 
 def test_page_says_which_programs_cannot_be_compiled_and_why():
@@ -228,31 +214,11 @@ def test_reasons_name_the_depth_where_several_were_compiled():
     return {0: programs.Result(None, [outcome])}
 
   (found,) = examine._verdicts([run(None), run(error)], (2, 4))
-  assert (found['name'], found['phase'], found['ok']) == (
-    *('training step', 0, False),
-  )
-  assert found['reason'].startswith('with 4 layers it is refused by the compil')
+  assert (found['name'], found['phase']) == ('training step', 0)
+  words = 'with 4 layers at length 128 it is refused by the compil'
+  assert not found['ok'] and found['reason'].startswith(words)
   (found,) = examine._verdicts([run(None)], (12,))
   assert found['ok'] and found['reason'] is None
-
-
-def test_a_failure_at_any_length_is_that_of_the_program():
-  def make(length, phase=0, name=programs.TRAIN):
-    return programs.Program(name, None, (), phase=phase, length=length)
-
-  def judge(*examined):
-    return [(x['phase'], x['ok'], x['reason']) for x in examine.judge(examined)]
-
-  assert judge(
-    (make(128), None), (make(64), 'it is x'), (make(64), 'it is y')
-  ) == [(0, False, 'at length 64 it is x')]
-  # One length is not named.
-  start = make(None, None, programs.VOTE)
-  assert judge((start, None), (make(128), None), (make(512, 1), 'it is x')) == [
-    (None, True, None),
-    (0, True, None),
-    (1, False, 'it is x'),
-  ]
 
 
 # That is how ml_collections loads the file of --config.
@@ -268,14 +234,6 @@ def test_the_exit_code_says_whether_the_run_can_work(
   monkeypatch.setattr(examine, 'examine', lambda *given: found)
   flags = '--config=configs/compact.py:mini', '--topology=v5e:4x4'
   assert commands.run(preflight, *flags) == code
-
-
-def test_positions_are_the_configs_even_with_init_from():
-  code, _, said = run(
-    *('--config=configs/tiny.py:seq_length=1024', '--config.init_from=there'),
-    '--topology=h100:1',
-  )
-  assert code == 1 and 'longer than model.max_positions=512' in said
 
 
 @pytest.mark.parametrize(

@@ -111,10 +111,3 @@ def test_a_loss_far_from_that_of_guessing_is_an_error(loss, size, tolerance):
   if loss != loss:  # not a number
     with pytest.raises(errors.UserError, match=words):
       evaluate.check_first_loss(loss, 3.091, True, size)
-
-
-@pytest.mark.slow
-def test_a_wrong_initial_loss_stops_the_run(tmp_path):
-  c = training.small_config(model__initializer_std=5.0)
-  with pytest.raises(errors.UserError, match='the initial loss is'):
-    training.train(c, tmp_path)

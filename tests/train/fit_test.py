@@ -12,11 +12,10 @@ import tensorstore
 from orbax.checkpoint import type_handlers
 
 from bert_jax import errors
-from bert_jax.model import parameters
 from bert_jax.parallel import device_mesh
 from bert_jax.runtime import process_pool
 from bert_jax.train import fit
-from bert_jax.workdir import checkpoint, status
+from bert_jax.workdir import status
 from tests import training
 
 
@@ -64,35 +63,6 @@ def chunks(workdir, name):
   return [x for x in found.list().result() if x.startswith(name + b'0.')]
 
 
-@pytest.mark.slow
-def test_a_run_goes_on_with_another_mesh(tmp_path, capsys):
-  c = training.small_config(steps=(4, 2))
-  whole = training.train(c, tmp_path / 'a')
-  c.mesh.model = 2
-  training.train_until(c, tmp_path / 'b', step=5)
-  c.mesh.model = 1
-  parts = training.train(c, tmp_path / 'b')
-  assert 'resumed at step 4' in capsys.readouterr().out
-  jax.tree.map(
-    lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4),
-    whole,
-    parts,
-  )
-
-
-def test_a_signal_while_the_last_save_ends_is_not_lost(tmp_path, monkeypatch):
-  end = checkpoint.Checkpoints.__exit__
-
-  def signalled(checkpoints, *error):
-    os.kill(os.getpid(), signal.SIGTERM)
-    end(checkpoints, *error)
-
-  monkeypatch.setattr(checkpoint.Checkpoints, '__exit__', signalled)
-  c = training.small_config()
-  with pytest.raises(errors.Interrupted):
-    training.train(c, tmp_path)
-
-
 @pytest.mark.parametrize('compiling', [False, True])
 def test_a_signal_before_the_first_update_ends_the_run(
   compiling, tmp_path, monkeypatch
@@ -121,12 +91,6 @@ def test_a_signal_before_the_first_update_ends_the_run(
   assert not steps_of(tmp_path, 'checkpoint')
 
 
-def test_devices_that_cannot_share_a_batch_stop_the_run(tmp_path):
-  c = training.small_config(phases__batch_size=(10,))
-  with pytest.raises(errors.UserError, match='use a multiple of 4'):
-    training.train(c, tmp_path)
-
-
 @pytest.mark.parametrize(
   'keep, select, begun, message',
   [
@@ -151,52 +115,6 @@ def test_a_disk_without_room_for_checkpoints_is_said_in_mb(
     fit.check_disk(c, objective, str(tmp_path))
   usage.free = 1e9
   fit.check_disk(c, objective, str(tmp_path))
-
-
-def test_parameters_are_counted_without_padding_rows(capsys):
-  made = training.make_state().params
-  own = parameters.drop_padding_rows(made, training.VOCAB)
-  assert own['embeddings']['word']['embedding'].shape[0] == training.VOCAB
-  size = sum(x.size for x in jax.tree.leaves(own))
-  assert size < sum(x.size for x in jax.tree.leaves(made))
-  fit._describe_model(made, training.VOCAB)
-  assert f'model: {size:,} parameters on' in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_other_data_under_a_run_stops_it(tmp_path):
-  c = training.small_config()
-  training.train(c, tmp_path)
-  with pytest.raises(errors.UserError, match='was 2.0, is 2.5'):
-    training.train(c, tmp_path, facts={'unigram_entropy': 2.5})
-
-
-class Watched(status.Status):
-  """Keeps the losses that a program that watches the run may see."""
-
-  def __init__(self, *args):
-    super().__init__(*args)
-    self.losses = []
-
-  def note(self, **fields):
-    super().note(**fields)
-    self.losses.append(self._fields['loss'])
-
-
-def test_the_status_has_the_loss_of_the_newest_row_of_the_log(tmp_path):
-  c = training.small_config()
-
-  def train(made):
-    with Watched(str(tmp_path), 6, 1) as watched:
-      fit.fit(c, made, str(tmp_path), watched)
-    return watched.losses
-
-  with pytest.raises(OSError, match='pulled out'):
-    train(training.make_task(c, training.fail_at(4)))
-  before = training.rows_of(tmp_path, 'train')[-1]['loss']
-  losses = train(training.make_task(c))
-  rows = [row['loss'] for row in training.rows_of(tmp_path, 'train')]
-  assert list(dict.fromkeys(losses)) == rows[rows.index(before) :]
 
 
 def test_a_run_that_starts_over_says_so_before_it_compiles(

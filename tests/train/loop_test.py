@@ -109,31 +109,6 @@ def test_each_step_of_work_arms_the_timer_and_saving_pauses_it(watched):
   assert set(watched.while_saving) == {True}
 
 
-@pytest.mark.slow
-def test_twenty_non_finite_updates_in_a_row_stop_the_run(tmp_path):
-  def broken(step):
-    batch = training.make_batch(step)
-    if step >= 5:
-      batch['masked_lm_weights'][:] = np.nan
-    return batch
-
-  c = training.small_config(steps=(60,), checkpoint__every=4, eval__every=0)
-  with pytest.raises(errors.UserError, match='20 updates in a row.*step 25'):
-    training.train(c, tmp_path, batch=broken)
-  skipped = [r['step'] for r in training.rows_of(tmp_path, 'skipped')]
-  assert skipped == list(range(6, 26))
-  # Saving during them would have deleted it.
-  assert checkpoint_reader.list_steps(str(tmp_path / 'checkpoints')) == [4]
-
-
-def test_a_batch_of_another_shape_is_refused_not_compiled(tmp_path):
-  def longer(phase, step, rows):
-    return training.make_batch(step, 12 if step == 3 else 8)
-
-  with pytest.raises(TypeError, match='called with.*12'):
-    training.train(training.small_config(), tmp_path, train_batch=longer)
-
-
 def test_nothing_is_compiled_between_the_updates(tmp_path, monkeypatch):
   counts = []
 
@@ -192,23 +167,6 @@ def test_a_trained_model_is_evaluated_before_its_first_update(tmp_path):
   training.train(c, tmp_path, evaluate_first=True)  # from the start
   steps = [row['step'] for row in training.rows_of(tmp_path, 'eval')]
   assert steps == [0, 3]
-
-
-def test_a_held_out_loss_that_is_not_finite_stops_a_run_that_is_saved(tmp_path):
-  def broken(phase, i, rows):
-    batch = training.take(training.make_batch(i), rows)
-    batch['masked_lm_weights'][:] = np.nan
-    return batch
-
-  c = training.small_config(checkpoint__every=60, eval__every=0)
-  changes = {
-    'eval_batch': broken,
-    'score': lambda kept: pytest.fail('there is nothing to score'),
-  }
-  for _ in range(2):  # the same command says the same
-    with pytest.raises(errors.UserError, match='loss at step 6 is nan'):
-      training.train(c, tmp_path, **changes)
-    assert checkpoint_reader.list_steps(str(tmp_path / 'checkpoints')) == [6]
 
 
 def test_a_signal_during_an_evaluation_does_not_wait_for_its_end(tmp_path):

@@ -43,23 +43,6 @@ def test_a_kernel_that_is_refused_gives_way_loudly(failing_kernel):
   assert 'length 6 (training step: no such kernel)' in warning
 
 
-@pytest.mark.slow
-def test_all_hosts_take_the_plain_path_if_one_has_to(monkeypatch):
-  votes = [1]
-  monkeypatch.setattr(tuning, '_find_problem', lambda *args: None)
-  monkeypatch.setattr(
-    fused_attention, 'attend', lambda qkv, *args, **kwargs: qkv[:, :, 0]
-  )
-  monkeypatch.setattr(
-    programs.distributed,
-    'find_largest',
-    lambda value: votes.pop() if votes else value,
-  )
-  found, said = compile_run(training.small_config())
-  assert found[0].how.attention == 'xla'
-  assert any('WARNING' in line and 'on another host' in line for line in said)
-
-
 def test_a_program_that_phases_share_is_compiled_once():
   c = training.small_config(steps=(3, 2, 1), phases__accumulate=(1, 1, 2))
   found, _ = compile_run(c)
@@ -67,16 +50,6 @@ def test_a_program_that_phases_share_is_compiled_once():
     programs.get_executables(found[i].outcomes) for i in range(3)
   )
   assert first == second and not {*first.values()} & {*third.values()}
-
-
-def test_each_phase_is_told_that_a_shared_program_was_refused(monkeypatch):
-  def fail(lowered):
-    raise jax.errors.JaxRuntimeError('INTERNAL: broken')
-
-  monkeypatch.setattr(jax.stages.Lowered, 'compile', fail)
-  found, _ = compile_run(training.small_config(steps=(3, 3)))
-  refused = [x.refused for i in (0, 1) for x in found[i].outcomes]
-  assert refused == [True] * 4
 
 
 @pytest.mark.parametrize(

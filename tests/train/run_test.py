@@ -1,7 +1,6 @@
 """Tests of saving, and of tracing updates."""
 
 import contextlib
-import errno
 import glob
 import warnings
 from unittest import mock
@@ -10,7 +9,6 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import errors
 from bert_jax.runtime import storage
 from bert_jax.train import run
 from tests import training
@@ -35,14 +33,12 @@ def traced(workdir):
     )
 
 
-def trace(workdir, updates, phases):
+def trace(workdir, updates, end, done=0):
   bar = training.Bar()
-  with run.Profile(str(workdir), updates, Meter, bar) as profiled:
-    for done, end in phases:
-      profiled.begin_phase(done, end)
-      for number in range(done + 1, end + 1):
-        with profiled.update(number):
-          pass
+  with run.Profile(str(workdir), updates, done, Meter, bar) as profiled:
+    for number in range(done + 1, end + 1):
+      with profiled.update(number):
+        pass
   return bar.lines
 
 
@@ -85,49 +81,29 @@ def test_a_profile_holds_its_steps_and_changes_no_parameter(tmp_path, capsys):
   assert f'xprof --logdir {directory}' in line
 
 
-def test_a_later_phase_is_traced_if_the_first_is_too_short(tmp_path):
-  (line,) = trace(tmp_path, 4, [(0, 5), (5, 12), (12, 30)])
+def test_a_run_that_ends_early_has_a_shorter_profile_or_none(tmp_path):
+  assert trace(tmp_path, 4, 5) == ['no profile: it begins after 5 steps']
+  assert not (tmp_path / 'profile').exists()
+  (line,) = trace(tmp_path, 4, 12, done=5)
   assert traced(tmp_path) == [11, 12]
   assert 'profile of steps 11 to 12' in line
-
-
-def test_phases_that_are_all_too_short_are_said(tmp_path):
-  lines = trace(tmp_path, 4, [(0, 5), (5, 10)])
-  assert lines == ['no profile: it begins after 5 steps, and no phase had more']
-  assert not (tmp_path / 'profile').exists()
 
 
 def test_an_error_among_traced_updates_ends_the_trace(tmp_path):
   bar = training.Bar()
   with pytest.raises(OSError, match='pulled out'):
-    with run.Profile(str(tmp_path), 4, Meter, bar) as profiled:
-      profiled.begin_phase(0, 20)
+    with run.Profile(str(tmp_path), 4, 0, Meter, bar) as profiled:
       for number in range(1, 21):
         with profiled.update(number):
           if number == 8:
             raise OSError('the disk was pulled out')
   assert traced(tmp_path) == [6, 7, 8]
-  trace(tmp_path / 'again', 1, [(0, 6)])
+  trace(tmp_path / 'again', 1, 6)
   assert traced(tmp_path / 'again') == [6]
 
 
 def test_a_profile_is_uploaded_to_a_bucket(remote):
-  (line,) = trace(remote, 1, [(0, 6)])
+  (line,) = trace(remote, 1, 6)
   assert f'{remote}/profile' in line
   found = storage.expand(f'{remote}/profile')
   assert any(path.endswith('.xplane.pb') for path in found)
-
-
-def test_a_profile_that_cannot_be_written_says_so(tmp_path):
-  (tmp_path / 'profile').touch()
-  with pytest.raises(errors.UserError, match='cannot write a profile to'):
-    trace(tmp_path, 1, [(0, 6)])
-
-
-def test_a_bucket_that_is_away_keeps_its_words_and_code(remote, monkeypatch):
-  def fail(path, content, synced=True):
-    raise OSError(errno.EIO, 'the bucket is away')
-
-  monkeypatch.setattr(storage, 'write', fail)
-  with pytest.raises(OSError, match='cannot write a profile .* is away$'):
-    trace(remote, 1, [(0, 6)])

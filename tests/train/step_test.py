@@ -65,24 +65,12 @@ def mlm_loss(metrics):
 
 
 @pytest.mark.parametrize(
-  'devices, model, fields',
-  [
-    (4, 2, {}),
-    *(
-      pytest.param(*case, marks=pytest.mark.slow)
-      for case in [
-        (2, 1, {}),
-        (4, 1, {}),
-        (4, 1, {'algorithm': 'lamb'}),
-        (4, 2, {'algorithm': 'lamb'}),
-      ]
-    ),
-  ],
+  'fields', [{}, pytest.param({'algorithm': 'lamb'}, marks=pytest.mark.slow)]
 )
-def test_shares_of_the_state_train_as_the_whole(devices, model, fields):
+def test_shares_of_the_state_train_as_the_whole(fields):
   # Dropout is on: its bits must not depend on the layout either.
   whole, a = updates(1, 1, steps=3, **fields)
-  shares, b = updates(devices, model, steps=3, **fields)
+  shares, b = updates(4, 2, steps=3, **fields)
   assert mlm_loss(a[0]) == pytest.approx(mlm_loss(b[0]), abs=1e-6)
   assert abs(mlm_loss(a[0]) - math.log(training.VOCAB)) < 0.2
   # One this long is clipped, by the norm of all shares.
@@ -132,23 +120,6 @@ def test_the_layout_of_the_state_lasts():
   assert moment.addressable_shards[0].data.shape == (4, 3, 1, 4)
 
 
-@pytest.mark.slow
-def test_gradients_added_in_bfloat16_are_rounded_and_no_more():
-  exact = updates(4, 1)[1][0]['grad_norm']
-  found = updates(4, 1, reduce_dtype='bfloat16')[1][0]['grad_norm']
-  assert 0 < abs(found - exact) / exact < 2**-8  # 8 bits of mantissa
-
-
-def test_dropout_differs_from_step_to_step():
-  state, step = training.make_step(dropout=0.1)
-  batch, key = training.make_batch(0), jax.random.key(1)
-  losses = [
-    float(step(state.replace(step=jnp.int32(s)), batch, key)[1]['grad_norm'])
-    for s in (5, 6)
-  ]
-  assert losses[0] != losses[1]
-
-
 def test_a_non_finite_gradient_changes_nothing_but_the_step():
   state, step = training.make_step()
   bad = training.make_batch(0)
@@ -161,15 +132,6 @@ def test_a_non_finite_gradient_changes_nothing_but_the_step():
     (new.params, new.opt_state),
     (state.params, state.opt_state),
   )
-
-
-def test_a_batch_without_a_masked_token_still_teaches_nsp():
-  state, step = training.make_step()
-  batch = training.make_batch(0)
-  batch['masked_lm_weights'][:] = 0
-  new, metrics = step(state, batch, jax.random.key(1))
-  assert metrics['finite'] and metrics['sums']['mlm_loss'] == (0, 0)
-  assert (new.params['nsp']['bias'] != state.params['nsp']['bias']).all()
 
 
 def test_gradient_is_that_of_the_averaged_losses():
