@@ -14,8 +14,7 @@ from collections.abc import Sequence
 import jax
 from absl import flags
 
-from bert_jax import errors
-from bert_jax.inference import fill, source, trained_length
+from bert_jax import errors, trained
 from bert_jax.runtime import cli
 
 _BAR = 24  # length of the bar for a probability of 1, characters
@@ -48,13 +47,13 @@ def main(argv: list[str]):
     raise errors.UserError(
       'no sentence; write one in quotes, such as "the [MASK] barked ."'
     )
-  model = source.read_with_mlm(flags.FLAGS.model)
-  rows = [model.tokenizer.encode(x)['input_ids'] for x in sentences]
-  trained_length.warn(model, map(len, rows))
-  for i, (sentence, ids) in enumerate(zip(sentences, rows, strict=True)):
-    guesses = fill.fill(*model[:3], sentence, flags.FLAGS.top)
-    print(('\n' if i else '') + describe(sentence, guesses))
-    if unknown := ids.count(model.tokenizer.unk_id) - sentence.count('[UNK]'):
+  model = trained.load(flags.FLAGS.model)
+  guesses = model.fill_mask(sentences, flags.FLAGS.top)
+  words = model.source.tokenizer
+  for i, sentence in enumerate(sentences):
+    print(('\n' if i else '') + describe(sentence, guesses[i]))
+    ids = words.encode(sentence)['input_ids']
+    if unknown := ids.count(words.unk_id) - sentence.count('[UNK]'):
       count = errors.count(unknown, 'word')
       print(
         f"WARNING: {count} of it cannot be spelt by the model's vocabulary",

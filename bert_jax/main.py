@@ -14,6 +14,7 @@ checkpoint first. On many hosts start the same command on each (docs/hosts.md).
 
 import contextlib
 import json
+from collections.abc import Callable
 
 from absl import flags
 from ml_collections import config_dict, config_flags
@@ -107,17 +108,36 @@ def check_early(config: config_dict.ConfigDict):
       text_files.expand(path)
 
 
-def main():
-  given = flags.FLAGS
-  check_early(given.config)
+def train(
+  config: config_dict.ConfigDict,
+  workdir: str,
+  start: Callable[[], None] = lambda: None,
+):
+  """Does what the command does: `run`, after checks that need no jax.
+
+  Args:
+    workdir: local or in a bucket; a run that is there is resumed.
+    start: connects this process with others.
+  """
+  check_early(config)
   from bert_jax.parallel import distributed
   from bert_jax.runtime import compile_cache
 
-  distributed.start(given.coordinator, given.num_processes, given.process_id)
-  config, workdir = given.config, given.workdir
+  start()
   with distributed.leaving_together():
     compile_cache.use()
     run(config, storage.resolve(workdir))
+
+
+def main():
+  given = flags.FLAGS
+
+  def start():
+    from bert_jax.parallel import distributed
+
+    distributed.start(given.coordinator, given.num_processes, given.process_id)
+
+  train(given.config, given.workdir, start)
 
 
 if __name__ == '__main__':

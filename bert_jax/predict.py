@@ -14,11 +14,9 @@ or without answers, the output {id of a question: its answer}, '' for none.
 
 With --label=COLUMN, the predictions are scored, as at the end of a run, and so
 are answers if the file has the right answers; the scores are printed and
-written beside the output. From Python, `predict_texts` takes and returns lists.
+written beside the output. From Python, `bert_jax.load(PATH).predict` takes
+and returns lists.
 """
-
-from collections.abc import Sequence
-from typing import Any
 
 from absl import flags
 
@@ -40,58 +38,6 @@ def _define_flags():
   flags.DEFINE_list('keep', [], meaning)
   flags.DEFINE_integer('batch_size', 32, 'Rows per batch.', lower_bound=1)
   flags.mark_flags_as_required(['model', 'input', 'output'])
-
-
-def predict_texts(
-  model: Any,
-  texts: Sequence[str],
-  pairs: Sequence[str] | None = None,
-  batch_size: int = 32,
-) -> list[dict[str, Any]]:
-  """Returns the predictions for texts, in their order.
-
-  Args:
-    model: a fine-tuned run or an exported model; or, to read it once for many
-      calls, what `bert_jax.inference.source.read` returned for it.
-    pairs: the second text of each; None for single texts.
-
-  Returns:
-    A dict for each text: its `prediction`, a class, a list of labels or a
-    number; of a class its `probability`, and the `probabilities` of all classes
-    or labels.
-  """
-  from bert_jax import tasks
-  from bert_jax.finetuning import predictions, row_task
-  from bert_jax.finetuning.readers import examples
-  from bert_jax.inference import source
-  from bert_jax.tokenization import unknown
-
-  path = model if isinstance(model, str) else model.origin
-  loaded = source.read(model) if isinstance(model, str) else model
-  predictions.check_head(path, loaded)
-  head = loaded.head
-  if head.task not in ('classification', 'multi_label'):
-    raise errors.UserError(
-      f'{path} is a model for {head.task}, not for classes or numbers of texts; '
-      'predict for a file.'
-    )
-  if not len(texts):  # also of an array
-    return []
-  this = tasks.SUPERVISED[head.task]
-  others = [None] * len(texts) if pairs is None else pairs
-  units = [
-    examples.Example(i, *both, '', '')
-    for i, both in enumerate(zip(texts, others, strict=True))
-  ]
-  content = examples.Examples(path, units)
-  rows, _ = this.encode(predictions.get_how(loaded), content, head.labels)
-  ids, words = rows.encoded.ids, content.list_texts()
-  _, warning = unknown.examine(loaded.tokenizer, ids, words, 'the texts')
-  if warning:
-    print(warning, flush=True)
-  kept = predictions.predict_rows(this, loaded, rows, batch_size, whole=True)
-  chosen, _ = this.decide(rows, kept, head.settings, tune=False)
-  return list(row_task.list_rows(head.labels, chosen))
 
 
 def main():

@@ -62,15 +62,20 @@ def test_the_command_prints_words_and_nothing_else(tmp_path):
   path = str(tmp_path / 'model')
   hugging_face.export(path, params, config, fill_test.TOKENIZER)
   command = [sys.executable, '-m', 'bert_jax.fill_mask', f'--model={path}']
-  result = subprocess.run(
-    [*command, '--top=2', 'the [MASK] ran', 'no mask'],
-    capture_output=True,
-    encoding='utf-8',
-    env=os.environ | {'PYTHONIOENCODING': 'utf-8'},
-  )
-  assert result.stdout == (
+
+  def run(*sentences):
+    return subprocess.run(
+      [*command, '--top=2', *sentences],
+      capture_output=True,
+      encoding='utf-8',
+      env=os.environ | {'PYTHONIOENCODING': 'utf-8'},
+    )
+
+  assert run('the [MASK] ran').stdout == (
     'the [MASK] ran\n  cat   50.0%  ████████████\n  dog   25.0%  ██████\n'
   )
+  result = run('the [MASK] ran', 'no mask')
+  assert not result.stdout
   assert result.stderr.startswith("error: no [MASK] in 'no mask'; ")
   assert result.stderr.count('\n') == 1
   assert result.returncode == 1

@@ -105,16 +105,14 @@ def _warn_of_added_words(path: str, left_over: Sequence[str]):
     )
 
 
-def read_with_mlm(path: str) -> Source:
-  """Reads a BERT that must have an MLM head, as `read`."""
-  model = read(path)
+def require_mlm(model: Source):
+  """Raises errors.UserError unless a model has an MLM head."""
   if 'mlm' not in model.params:
     missing = errors.listing(model.report.missing, most=3)
     raise errors.UserError(
-      f'{path} has no MLM head, which guesses words (missing: {missing}); name '
-      'a model that was saved with it, such as BertForMaskedLM.'
+      f'{model.origin} has no MLM head, which guesses words (missing: '
+      f'{missing}); name a model that was saved with it, such as BertForMaskedLM.'
     )
-  return model
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import runpy
 import sysconfig
 
 import bert_jax
@@ -32,6 +33,12 @@ def find(given: str) -> str:
   with errors.explaining(f'cannot read --config={path}', advice):
     open(path, encoding='utf-8').close()
   return f'{path}{colon}{arguments}'
+
+
+def load(given: str):
+  """Returns the config of FILE[:ARGUMENTS], see `find`."""
+  path, _, arguments = find(given).partition(':')
+  return runpy.run_path(path)['get_config'](arguments)
 
 
 def _list_names() -> list[str]:

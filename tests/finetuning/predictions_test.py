@@ -7,10 +7,11 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import errors, predict, tasks
+from bert_jax import errors, tasks
 from bert_jax.finetuning import classes, encode, predictions
 from bert_jax.inference import source
 from bert_jax.model import classifier
+from bert_jax.trained import Model
 from tests import models
 from tests.finetuning import made
 
@@ -164,13 +165,13 @@ def test_a_model_of_transformers_own_has_to_be_told_the_columns(task, flags):
 
 def test_python_gives_lists_and_gets_lists(tmp_path):
   texts, model = ['the cat', 'dog', '', 'cats'], make_model()
-  found = predict.predict_texts(model, texts)
+  found = Model(model).predict(texts)
   content = 'text\n' + '\n'.join(texts)
   rows = read_jsonl(predict_file(tmp_path, content, 'x.jsonl'))
-  assert found == rows[:4] and predict.predict_texts(model, []) == []
-  pairs = predict.predict_texts(model, np.array(texts), np.array(['dog'] * 4))
+  assert found == rows[:4] and Model(model).predict([]) == []
+  pairs = Model(model).predict(np.array(texts), np.array(['dog'] * 4))
   assert len(pairs) == 4 and pairs != found
   with pytest.raises(ValueError, match='argument 2 is shorter'):
-    predict.predict_texts(model, texts, ['dog'])
+    Model(model).predict(texts, ['dog'])
   with pytest.raises(errors.UserError, match='is a model for tagging, not for'):
-    predict.predict_texts(make_model(task='tagging'), texts)
+    Model(make_model(task='tagging')).predict(texts)

@@ -6,7 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from bert_jax import config, features, fill_mask, predict, score
+import bert_jax
+from bert_jax import config, features, fill_mask, score
 from bert_jax.inference import source, trained_length
 from bert_jax.interop import hugging_face
 from bert_jax.model import classifier
@@ -70,7 +71,7 @@ def test_every_command_warns_of_longer_texts(trained, capsys):
   commands.run(features, f'--model={mlm}', f'--input={given}', output)
   output = f'--output={trained}/out.tsv'
   commands.run(score, f'--model={mlm}', f'--input={given}', output)
-  predict.predict_texts(str(trained / 'head'), [LONG])
+  bert_jax.load(str(trained / 'head')).predict([LONG])
   warned = r'WARNING: 1 text of up to \d+ tokens, .* on rows of 6: '
   assert len(re.findall(warned, capsys.readouterr().err)) == 4
 
