@@ -28,7 +28,7 @@ trap 'echo "saved"; exit 143' TERM
 echo "arguments: $*"
 read -r code <"$CODES"
 sed -i 1d "$CODES"
-while [[ $code == hang ]]; do sleep 0.05; done
+while [[ $code == hang && $SECONDS -lt 200 ]]; do sleep 0.05; done
 if [[ $code == +* ]]; then
   curl --silent --data-binary "{\"step\": ${code#+}, \"steps\": 9}" \
     "$CLOUD/upload/storage/v1/b/b/o?name=r/status.json" >/dev/null
@@ -274,9 +274,14 @@ def test_code_is_installed_with_the_versions_that_came_with_it(host, tmp_path):
 
 def test_other_code_is_not_installed(host):
   host.cloud.write('gs://b/r/launch/code', b'other')
-  # A host that is started again goes on with its time, which has passed.
-  host.cloud.write(f'{BASE}/deadline-0', f'{time.time() + 1:.0f}\n')
   assert host(0, sha256='0' * 64).wait(120) == DELETED
+  assert host.end('crashed-0')[0] == 'reason=crashed'
+  assert 'arguments:' not in host.log()
+
+
+def test_host_that_is_started_again_goes_on_with_its_time(host):
+  host.cloud.write(f'{BASE}/deadline-0', f'{time.time() - 1:.0f}\n')
+  assert host('hang').wait(60) == DELETED
   assert host.end()[0] == 'reason=out of time'
   assert 'arguments:' not in host.log()
 
