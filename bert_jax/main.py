@@ -30,7 +30,7 @@ def run(config: config_dict.ConfigDict, workdir: str):
   from bert_jax import config_check, tasks
   from bert_jax.config import to_json
   from bert_jax.parallel import agreement, distributed
-  from bert_jax.train import fit
+  from bert_jax.trainer import fit
   from bert_jax.workdir import claim
 
   task = tasks.get(config)
@@ -55,7 +55,7 @@ def run(config: config_dict.ConfigDict, workdir: str):
 def _claim(task, config, workdir, stack):
   """Claims the working directory for this run, until `stack` is closed."""
   from bert_jax.parallel import distributed
-  from bert_jax.train import fit
+  from bert_jax.trainer import fit
   from bert_jax.workdir import claim, status
 
   if not distributed.is_first():

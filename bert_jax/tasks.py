@@ -2,9 +2,9 @@
 
 CONTRIBUTING.md says how to add a task of fine-tuning. Any other needs a package
 beside `finetuning/`, with a line in the layers of setup.cfg; a
-`train.task.Objective` and a `train.task.Task`; a `Definition` below; and its fields
+`trainer.$1.Objective` and a `trainer.$1.Task`; a `Definition` below; and its fields
 in `config/fields.py`. Batches are dicts of arrays [B, ...] with at least `input_mask`,
-by which tokens are counted. Nothing in `train/` names a task or a metric.
+by which tokens are counted. Nothing in `trainer/` names a task or a metric.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ from bert_jax.pretraining import (
   pretrain,
   training_data,
 )
-from bert_jax.train import task
+from bert_jax.trainer import task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Definition:
   # compared among hosts and saved.
   complete: Callable[[Any, Any, str], Any]
   make_task: Callable[[Any, Any], task.Task]  # (config, data)
-  # (config, data, workdir, parameters, predictions, step), see `train.fit`; in one
+  # (config, data, workdir, parameters, predictions, step), see `trainer.$1`; in one
   # process.
   finish: Callable[[Any, Any, str, Any, dict, int], None]
   make_objective: Callable[[Any], task.Objective]  # (config), without data

@@ -12,7 +12,7 @@ from bert_jax.config.declaration import Choice, Range, Text
 from bert_jax.data import recipe
 from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import pretrain
-from bert_jax.train import fit, programs, task, tuning
+from bert_jax.trainer import fit, programs, task, tuning
 
 
 @pytest.mark.parametrize(

@@ -38,11 +38,11 @@ _LONGEST = (
   'reproduce_test.py',
   'main_test.py',
   'sweep_test.py',
-  'train/programs_test.py',
+  'trainer/programs_test.py',
   'finetuning/classes_test.py',
   'finetuning/spans_test.py',
   'finetuning/tags_test.py',
-  'train/loop_test.py',
+  'trainer/loop_test.py',
   'ops/fused_attention_test.py',
 )
 

@@ -73,7 +73,7 @@ def test_every_benchmark_command_is_in_their_readme():
 
 
 def test_named_python_files_exist():
-  # a71d0fb:benchmarks/... is in that commit; train/fit.py is in bert_jax.
+  # a71d0fb:benchmarks/... is in that commit; trainer/fit.py is in bert_jax.
   pattern = r'(?<![\w/:.-])(?!torch/)(?:\w+/)+\w+\.py\b'
   for page, text in (PAGES | SOURCES).items():
     places = page.parent, ROOT, ROOT / 'bert_jax', ROOT / 'benchmarks'

@@ -11,7 +11,7 @@ from jax.experimental import multihost_utils
 
 from bert_jax import errors
 from bert_jax.parallel import agreement, device_mesh, distributed
-from bert_jax.train import fit, task
+from bert_jax.trainer import fit, task
 from bert_jax.workdir import claim
 from tests import training
 

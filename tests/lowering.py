@@ -11,7 +11,7 @@ from bert_jax import tasks
 from bert_jax.config import apply_arguments
 from bert_jax.parallel import device_mesh
 from bert_jax.preflight import gpu_compiler
-from bert_jax.train import programs, task, tuning
+from bert_jax.trainer import programs, task, tuning
 
 
 def make_config(name, arguments=''):

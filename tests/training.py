@@ -13,9 +13,9 @@ import pytest
 from bert_jax import config
 from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import pretrain
-from bert_jax.train import gradient, optimizer, task
-from bert_jax.train.fit import fit
-from bert_jax.train.step import init_state, jit_rates, train_step
+from bert_jax.trainer import gradient, optimizer, task
+from bert_jax.trainer.fit import fit
+from bert_jax.trainer.step import init_state, jit_rates, train_step
 from bert_jax.workdir import log
 
 ROWS, LENGTH, PREDICTIONS, VOCAB = 8, 6, 3, 11

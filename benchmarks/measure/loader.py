@@ -22,7 +22,7 @@ import step_rows
 
 from bert_jax.data import dataset
 from bert_jax.pretraining import batches
-from bert_jax.train import task
+from bert_jax.trainer import task
 
 ROUNDS, SECONDS, COLD = 5, 1.0, 200
 

@@ -47,7 +47,7 @@ def read(c, directory, full):
   """
   from bert_jax.data import manifest_file
   from bert_jax.pretraining import batches
-  from bert_jax.train import task
+  from bert_jax.trainer import task
 
   (phase,) = task.list_phases(c)
   source = batches.Batches(c, directory)

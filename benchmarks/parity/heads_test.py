@@ -18,9 +18,9 @@ from bert_jax.interop import hugging_face
 from bert_jax.model import classifier, parameters
 from bert_jax.parallel import device_mesh
 from bert_jax.tokenization import tokenizer
-from bert_jax.train import gradient, task
-from bert_jax.train.optimizer import make, make_schedule
-from bert_jax.train.step import init_state, jit_rates, train_step
+from bert_jax.trainer import gradient, task
+from bert_jax.trainer.optimizer import make, make_schedule
+from bert_jax.trainer.step import init_state, jit_rates, train_step
 
 STEPS, ROWS, LENGTH, VOCAB = 100, 16, 48, 512
 MOST = 1e-4

@@ -11,7 +11,7 @@ import training_parity
 from bert_jax import config, config_check
 from bert_jax.interop import config_file, rename
 from bert_jax.pretraining import pretrain, training_data
-from bert_jax.train import optimizer, step, task
+from bert_jax.trainer import optimizer, step, task
 
 
 def start(folder, profile, steps, cores):

@@ -10,9 +10,9 @@ from bert_jax.config import model_config
 from bert_jax.interop import rename
 from bert_jax.model import parameters
 from bert_jax.parallel import device_mesh
-from bert_jax.train import gradient, task
-from bert_jax.train.optimizer import make_schedule
-from bert_jax.train.step import jit_rates, train_step
+from bert_jax.trainer import gradient, task
+from bert_jax.trainer.optimizer import make_schedule
+from bert_jax.trainer.step import jit_rates, train_step
 
 
 def ours(c, objective, state, batches):

@@ -12,7 +12,7 @@ import runpy
 import time
 
 from bert_jax.runtime import hang
-from bert_jax.train import fit
+from bert_jax.trainer import fit
 
 
 def fail_at(kind, at, train_batch, phase, step, rows):

@@ -40,7 +40,7 @@ from small_run import expect, expect_error, expect_same
 from bert_jax.data import manifest_file, shards
 from bert_jax.interop import hugging_face
 from bert_jax.pretraining import batches, training_data
-from bert_jax.train import meter, task
+from bert_jax.trainer import meter, task
 from bert_jax.workdir import checkpoint_reader, log
 
 sys.path.insert(0, small_run.ROOT)

@@ -137,7 +137,7 @@ def print_batches(options):
   from bert_jax import config_check
   from bert_jax.parallel import device_mesh, distributed
   from bert_jax.pretraining import pretrain, training_data
-  from bert_jax.train import task
+  from bert_jax.trainer import task
   from configs import tiny
 
   distributed.start(

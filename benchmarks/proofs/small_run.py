@@ -33,7 +33,7 @@ import small_config
 from bert_jax import config_check, errors, main, tasks  # noqa: F401
 from bert_jax.parallel import agreement  # noqa: F401
 from bert_jax.runtime import bucket, compile_cache, signals, storage
-from bert_jax.train import fit  # noqa: F401
+from bert_jax.trainer import fit  # noqa: F401
 from bert_jax.workdir import log
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
@@ -45,10 +45,10 @@ MOMENTS = {
   'starting': ('config_check', 'check'),
   'data preparation': ('data.shards', 'make'),
   'restoring': ('workdir.checkpoint', 'Checkpoints.restore'),
-  'compilation': ('train.programs', 'compile_all'),
-  'a step': ('train.meter', 'Meter.add'),
+  'compilation': ('trainer.programs', 'compile_all'),
+  'a step': ('trainer.meter', 'Meter.add'),
   'the log': ('workdir.log', 'Log.write'),
-  'evaluation': ('train.evaluate', 'evaluate'),
+  'evaluation': ('trainer.evaluate', 'evaluate'),
   'a save': ('workdir.checkpoint', 'Checkpoints.save'),
   'the export': ('interop.hugging_face', 'export'),
 }

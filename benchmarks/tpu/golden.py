@@ -28,7 +28,7 @@ from bert_jax.hardware import accelerators
 from bert_jax.parallel import device_mesh, partition
 from bert_jax.preflight import compile_step
 from bert_jax.runtime import files
-from bert_jax.train import programs, task, tuning
+from bert_jax.trainer import programs, task, tuning
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'golden')
 LAYERS = 2

@@ -34,7 +34,7 @@ from bert_jax.hardware import accelerators
 from bert_jax.parallel import device_mesh
 from bert_jax.preflight import compile_step
 from bert_jax.runtime import compilers, files
-from bert_jax.train import programs, task, tuning
+from bert_jax.trainer import programs, task, tuning
 
 # {chip: slices of four chips, of sixteen; GPUs: four and eight}
 CHIPS = {

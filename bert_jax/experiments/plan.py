@@ -15,7 +15,7 @@ from bert_jax.experiments.grid import Run, change, name_run
 from bert_jax.finetuning import completion
 from bert_jax.finetuning.readers import splits
 from bert_jax.runtime import storage
-from bert_jax.train import task
+from bert_jax.trainer import task
 from bert_jax.workdir import log, paths
 
 _SIZES = 'num_layers', 'hidden_size', 'num_heads', 'mlp_size'

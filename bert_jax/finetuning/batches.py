@@ -13,7 +13,7 @@ from ml_collections import config_dict
 
 from bert_jax.data import hashing
 from bert_jax.finetuning import encode
-from bert_jax.train import task
+from bert_jax.trainer import task
 
 # Lengths as shares of the longest, rounded up to multiples of so many tokens.
 _SHARES, _MULTIPLE = (1 / 8, 1 / 4, 1 / 2, 3 / 4), 8

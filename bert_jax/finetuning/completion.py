@@ -17,7 +17,7 @@ from bert_jax.config import recipes
 from bert_jax.finetuning import batches, starting
 from bert_jax.inference import padding
 from bert_jax.model import classifier
-from bert_jax.train import task
+from bert_jax.trainer import task
 from bert_jax.workdir import claim
 
 _LENGTH_STEP = 8  # tokens

@@ -12,7 +12,7 @@ from bert_jax import errors
 from bert_jax.inference import padding
 from bert_jax.model import classifier
 from bert_jax.tokenization.tokenizer import SPECIAL, Tokenizer
-from bert_jax.train import task
+from bert_jax.trainer import task
 
 
 class How(NamedTuple):

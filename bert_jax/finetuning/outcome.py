@@ -24,7 +24,7 @@ from bert_jax.inference import fine_tuned, trained_length
 from bert_jax.interop import hugging_face
 from bert_jax.model import classifier, parameters
 from bert_jax.runtime import cards, files
-from bert_jax.train import task
+from bert_jax.trainer import task
 from bert_jax.workdir import fingerprint, log, paths
 
 _MOST = 20  # classes that a model card names

@@ -21,7 +21,7 @@ from bert_jax.finetuning import encode, metrics
 from bert_jax.finetuning.readers import splits, table_files
 from bert_jax.inference import fine_tuned
 from bert_jax.model import classifier, losses
-from bert_jax.train import task
+from bert_jax.trainer import task
 
 SUMS = 'cross_entropy', 'accuracy'  # of classes
 

@@ -26,7 +26,7 @@ from bert_jax.parallel import distributed
 from bert_jax.runtime import storage
 from bert_jax.tokenization import unknown
 from bert_jax.tokenization.tokenizer import Tokenizer, hash_vocab, write_vocab
-from bert_jax.train import task, tuning
+from bert_jax.trainer import task, tuning
 from bert_jax.workdir import claim, paths
 
 

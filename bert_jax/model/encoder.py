@@ -69,7 +69,7 @@ def _has_kernels(config: bert_config.BertConfig) -> bool:
   """Returns whether NVIDIA GPUs use our kernels beside those of attention.
 
   Where a compiler refuses kernels, those of attention are not used either: the
-  next way to compute the step has none at all, see `train/tuning.py`.
+  next way to compute the step has none at all, see `trainer/tuning.py`.
   """
   return config.attention == 'flash'
 

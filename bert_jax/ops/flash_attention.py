@@ -182,7 +182,7 @@ def _run(kernel, arrays, outputs, call, parts=1):
     make_params = None
     if gpu:
       # Imported late: jax has announced its removal. Then the plain path is
-      # tried after this one, see `train/tuning.py`.
+      # tried after this one, see `trainer/tuning.py`.
       from jax.experimental.pallas import triton
 
       # A block more at a time than there are would only take memory.

@@ -49,7 +49,7 @@ def main():
   from bert_jax.hardware import accelerators
   from bert_jax.preflight import examine, page
   from bert_jax.runtime import files
-  from bert_jax.train import task
+  from bert_jax.trainer import task
 
   # Only the compiler is used; accelerators of this machine stay free.
   jax.config.update('jax_platforms', 'cpu')

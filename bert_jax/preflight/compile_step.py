@@ -15,7 +15,7 @@ from bert_jax.hardware import accelerators
 from bert_jax.parallel import partition
 from bert_jax.preflight import gpu_compiler
 from bert_jax.runtime import compilers
-from bert_jax.train import programs, shortage
+from bert_jax.trainer import programs, shortage
 
 _ENVIRONMENT = {
   'ALLOW_MULTIPLE_LIBTPU_LOAD': '1',

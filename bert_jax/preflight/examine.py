@@ -12,7 +12,7 @@ from bert_jax.hardware import accelerators
 from bert_jax.hardware.chips import PRICES_AS_OF, USD_PER_CHIP_HOUR
 from bert_jax.parallel import agreement, device_mesh
 from bert_jax.preflight import compile_step, estimate, largest_batch
-from bert_jax.train import programs, task
+from bert_jax.trainer import programs, task
 
 _QUICK_LAYERS = 2, 4
 

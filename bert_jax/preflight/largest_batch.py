@@ -1,6 +1,6 @@
 """Estimates which batches fit into the memory of a device."""
 
-from bert_jax.train import task
+from bert_jax.trainer import task
 
 
 def estimate(

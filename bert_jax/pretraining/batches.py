@@ -7,7 +7,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.data import dataset, hashing, manifest_file, masking
-from bert_jax.train import task
+from bert_jax.trainer import task
 
 # Tags of hashes, so that different uses of the seed are independent.
 _ORDER, _MASK, _EVAL_MASK = 1, 2, 3

@@ -15,7 +15,7 @@ from bert_jax.config import declare_fields
 from bert_jax.data import manifest_file
 from bert_jax.parallel import distributed
 from bert_jax.runtime import files
-from bert_jax.train import task
+from bert_jax.trainer import task
 from bert_jax.workdir import checkpoint_reader, claim, paths
 
 # What may differ: when, at which rate and on which rows a run trains.

@@ -22,7 +22,7 @@ from bert_jax.pretraining import (
   sampled_words,
   word_vectors,
 )
-from bert_jax.train import task, tuning
+from bert_jax.trainer import task, tuning
 
 _BELOW = 1.0  # nats below the unigram entropy, where the plateau ends
 

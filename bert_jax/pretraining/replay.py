@@ -14,8 +14,8 @@ from bert_jax.model import precision
 from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import pretrain
 from bert_jax.runtime import progress
-from bert_jax.train import tuning
-from bert_jax.train.task import list_phases
+from bert_jax.trainer import tuning
+from bert_jax.trainer.task import list_phases
 from bert_jax.workdir import checkpoint_reader, paths
 
 

@@ -30,7 +30,7 @@ _TAG = 7  # of hashes
 def start(
   data: batches.Batches, vocab_size: int, std: float, new: Any
 ) -> tuple[dict, dict]:
-  """Replaces new word embeddings by vectors; see `train.task.Task.start`."""
+  """Replaces new word embeddings by vectors; see `trainer.$1.Task.start`."""
   old = new['embeddings']['word']['embedding']  # [padded V, D]
   vectors = make(data.read_sample(), vocab_size, old.shape[1])
   if jax.process_count() > 1:  # hosts of other kinds round differently

@@ -14,8 +14,8 @@ from bert_jax.config import recipes
 from bert_jax.model import bert_config, encoder, heads
 from bert_jax.model.attention import Tokens
 from bert_jax.ops import dropout
-from bert_jax.train import optimizer
-from bert_jax.train.step import init_state
+from bert_jax.trainer import optimizer
+from bert_jax.trainer.step import init_state
 from tests import training
 from tests.model import encoder_test
 

@@ -7,7 +7,7 @@ import runpy
 import pytest
 
 from bert_jax import config, config_check, errors, tasks
-from bert_jax.train import task
+from bert_jax.trainer import task
 
 CONFIGS = sorted(
   path

@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax.config import recipes
 from bert_jax.finetuning import batches
-from bert_jax.train import task
+from bert_jax.trainer import task
 from tests.finetuning import made
 
 # 300 rows in batches of 8, four times each.

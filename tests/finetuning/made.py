@@ -13,7 +13,7 @@ from bert_jax.corpus import text_files
 from bert_jax.finetuning import encode
 from bert_jax.inference import padding, source
 from bert_jax.interop import hugging_face
-from bert_jax.train.task import list_phases
+from bert_jax.trainer.task import list_phases
 from bert_jax.workdir import log
 from tests import commands, models
 from tests.workdir import checkpoints

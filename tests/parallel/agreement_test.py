@@ -12,9 +12,12 @@ from bert_jax.parallel import agreement
 
 def test_code_names_every_module():
   found = agreement.hash_code()
-  assert {'bert_jax', 'jax', 'train/loop.py', 'pretraining/batches.py'} <= set(
-    found
-  )
+  assert {
+    'bert_jax',
+    'jax',
+    'trainer/loop.py',
+    'pretraining/batches.py',
+  } <= set(found)
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from bert_jax import config, errors, param_names
 from bert_jax.model import parameters
 from bert_jax.parallel import device_mesh, partition
 from bert_jax.pretraining import pretrain
-from bert_jax.train import optimizer, programs
-from bert_jax.train.step import init_state
+from bert_jax.trainer import optimizer, programs
+from bert_jax.trainer.step import init_state
 from tests import training
 
 # The model of tests.training: D=8, H=2, K=4, F=12, V=11 in 256 rows, on 2 x 2

@@ -16,7 +16,7 @@ from bert_jax.preflight import __main__ as preflight
 from bert_jax.preflight import compile_step, examine
 from bert_jax.preflight.page import render
 from bert_jax.pretraining import pretrain
-from bert_jax.train import programs, task
+from bert_jax.trainer import programs, task
 from tests import commands, processes
 
 needs_compiler = pytest.mark.skipif(

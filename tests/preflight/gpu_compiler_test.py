@@ -13,7 +13,7 @@ from bert_jax.hardware import accelerators, chips
 from bert_jax.ops import flash_attention
 from bert_jax.preflight import examine, gpu_compiler, page
 from bert_jax.runtime import compilers
-from bert_jax.train import programs, task
+from bert_jax.trainer import programs, task
 
 GPUS = [c for c in chips.CHIPS if c.capability]
 needs_compiler = pytest.mark.skipif(

@@ -3,7 +3,7 @@
 import pytest
 
 from bert_jax.preflight import largest_batch
-from bert_jax.train import task
+from bert_jax.trainer import task
 
 
 @pytest.mark.parametrize(

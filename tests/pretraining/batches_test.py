@@ -5,7 +5,7 @@ import pytest
 
 from bert_jax.data import dataset, prepare
 from bert_jax.pretraining import batches
-from bert_jax.train import task
+from bert_jax.trainer import task
 from tests.data import preparation
 from tests.pretraining import pretrain_test
 

@@ -18,8 +18,8 @@ from bert_jax.interop import hugging_face
 from bert_jax.model import heads
 from bert_jax.pretraining import init_from, pretrain, training_data
 from bert_jax.tokenization.tokenizer import AddedWord, Tokenizer, read_vocab
-from bert_jax.train.fit import fit
-from bert_jax.train.task import Task
+from bert_jax.trainer.fit import fit
+from bert_jax.trainer.task import Task
 from bert_jax.workdir import checkpoint_reader, claim, log
 from tests import models, training
 from tests.weight_files import tf_files

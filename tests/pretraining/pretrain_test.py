@@ -11,7 +11,7 @@ from bert_jax import config, config_check, errors
 from bert_jax.data import manifest_file, masking
 from bert_jax.pretraining import pretrain
 from bert_jax.pretraining.batches import Batches, count_predictions
-from bert_jax.train import task
+from bert_jax.trainer import task
 from tests import models
 
 SMALL = {

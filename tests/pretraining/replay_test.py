@@ -14,7 +14,7 @@ from bert_jax.config import to_json, unflatten
 from bert_jax.data import prepare
 from bert_jax.inference import trained_run
 from bert_jax.pretraining import pretrain, replay
-from bert_jax.train.task import list_phases
+from bert_jax.trainer.task import list_phases
 from tests import models
 from tests.data import preparation
 from tests.pretraining import pretrain_test

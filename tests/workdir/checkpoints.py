@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from bert_jax.config import to_json
 from bert_jax.parallel import device_mesh
 from bert_jax.runtime import storage
-from bert_jax.train.step import TrainState
+from bert_jax.trainer.step import TrainState
 from bert_jax.workdir import checkpoint
 from tests import waiting
 

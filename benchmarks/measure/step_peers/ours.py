@@ -13,8 +13,8 @@ from bert_jax.config import unflatten
 from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import pretrain
 from bert_jax.runtime import memory
-from bert_jax.train import programs, task, tuning
-from bert_jax.train.step import jit_train, run_key
+from bert_jax.trainer import programs, task, tuning
+from bert_jax.trainer.step import jit_train, run_key
 
 
 def trainer(c, batches):

@@ -15,8 +15,8 @@ from bert_jax import errors
 from bert_jax.parallel import distributed
 from bert_jax.pretraining import pretrain
 from bert_jax.runtime import hang
-from bert_jax.train.fit import fit
-from bert_jax.train.task import HELD_OUT
+from bert_jax.trainer.fit import fit
+from bert_jax.trainer.task import HELD_OUT
 from bert_jax.workdir import checkpoint, checkpoint_reader, integrity
 from tests import training
 

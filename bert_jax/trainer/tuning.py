@@ -15,7 +15,7 @@ from bert_jax.hardware import chips
 from bert_jax.model import parameters
 from bert_jax.model.bert_config import BertConfig
 from bert_jax.ops import flash_attention, fused_attention
-from bert_jax.train.task import Compute, Objective
+from bert_jax.trainer.task import Compute, Objective
 
 _HOPPER = 'h100', 'h100-pcie', 'h100-nvl', 'h200', 'h200-nvl'
 # Compiler options by chip (`chips.Chip.name`).

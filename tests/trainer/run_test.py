@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bert_jax.runtime import storage
-from bert_jax.train import run
+from bert_jax.trainer import run
 from tests import training
 
 

@@ -14,7 +14,7 @@ from orbax.checkpoint import type_handlers
 from bert_jax import errors
 from bert_jax.parallel import device_mesh
 from bert_jax.runtime import process_pool
-from bert_jax.train import fit
+from bert_jax.trainer import fit
 from bert_jax.workdir import status
 from tests import training
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.train import meter
+from bert_jax.trainer import meter
 from bert_jax.workdir.status import Status
 from tests import training
 

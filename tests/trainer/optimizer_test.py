@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax import config, errors, param_names
-from bert_jax.train import optimizer
+from bert_jax.trainer import optimizer
 from tests import models
 
 

@@ -22,8 +22,8 @@ from ml_collections import config_dict
 from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed, partition
 from bert_jax.runtime import process_pool, progress
-from bert_jax.train import optimizer, shortage, step, tuning
-from bert_jax.train.task import Compute, Objective, Phase, split_by_length
+from bert_jax.trainer import optimizer, shortage, step, tuning
+from bert_jax.trainer.task import Compute, Objective, Phase, split_by_length
 from bert_jax.workdir import fingerprint
 
 INITIALISE, PLACE, PLACE_KEY = 'initial state', 'placement', 'placement of keys'

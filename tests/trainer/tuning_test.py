@@ -6,7 +6,7 @@ import pytest
 
 from bert_jax import config, errors
 from bert_jax.config import readings
-from bert_jax.train import tuning
+from bert_jax.trainer import tuning
 
 TPU = types.SimpleNamespace(platform='tpu', device_kind='TPU v5 lite')
 TPU_V3 = types.SimpleNamespace(platform='tpu', device_kind='TPU v3')

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from bert_jax import errors
-from bert_jax.train.task import Phase, Rows
+from bert_jax.trainer.task import Phase, Rows
 
 _TOLERANCE = 0.5  # nats
 _STD = 0.02  # of new weights: `model.initializer_std` by default

@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec as P
 
 from bert_jax import errors
 from bert_jax.parallel import device_mesh
-from bert_jax.train import shortage, task
+from bert_jax.trainer import shortage, task
 
 GIB = 2**30
 PHASE = task.Phase(1, 0, 9, 512, 32, 2, 76)

@@ -6,9 +6,9 @@ import pytest
 from bert_jax import errors
 from bert_jax.ops import fused_attention
 from bert_jax.parallel import device_mesh
-from bert_jax.train import programs, task, tuning
+from bert_jax.trainer import programs, task, tuning
 from tests import training
-from tests.train.shortage_test import HBM
+from tests.trainer.shortage_test import HBM
 
 
 def compile_run(c):

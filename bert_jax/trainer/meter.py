@@ -15,8 +15,8 @@ import tqdm
 from bert_jax import errors
 from bert_jax.hardware import chips
 from bert_jax.runtime import progress
-from bert_jax.train import evaluate
-from bert_jax.train.task import Task
+from bert_jax.trainer import evaluate
+from bert_jax.trainer.task import Task
 from bert_jax.workdir import log, status
 
 _MAX_SKIPPED_IN_A_ROW = 20

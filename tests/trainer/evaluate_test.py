@@ -7,9 +7,9 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.parallel import device_mesh
-from bert_jax.train import evaluate
-from bert_jax.train.step import jit_eval
-from bert_jax.train.task import Rows
+from bert_jax.trainer import evaluate
+from bert_jax.trainer.step import jit_eval
+from bert_jax.trainer.task import Rows
 from tests import training
 
 

@@ -14,8 +14,8 @@ from ml_collections import config_dict
 from bert_jax.config import readings
 from bert_jax.model import precision
 from bert_jax.parallel import device_mesh, partition
-from bert_jax.train import device_rows, gradient
-from bert_jax.train.task import Objective, Phase
+from bert_jax.trainer import device_rows, gradient
+from bert_jax.trainer.task import Objective, Phase
 
 BLOCK = 1024  # updates whose learning rates are on the devices at a time
 _RNG = {'threefry': 'threefry2x32', 'rbg': 'rbg'}

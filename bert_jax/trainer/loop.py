@@ -14,10 +14,10 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed
 from bert_jax.runtime import prefetch, progress
-from bert_jax.train import evaluate, programs
-from bert_jax.train.run import Run
-from bert_jax.train.step import BLOCK, TrainState
-from bert_jax.train.task import HELD_OUT, Phase, count_work
+from bert_jax.trainer import evaluate, programs
+from bert_jax.trainer.run import Run
+from bert_jax.trainer.step import BLOCK, TrainState
+from bert_jax.trainer.task import HELD_OUT, Phase, count_work
 
 
 def run_phase(

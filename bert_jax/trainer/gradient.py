@@ -15,8 +15,8 @@ from bert_jax import param_names
 from bert_jax.model import precision
 from bert_jax.ops import early_sums
 from bert_jax.parallel import collectives, device_mesh, partition, row_keys
-from bert_jax.train import device_rows, optimizer
-from bert_jax.train.task import Objective, Phase
+from bert_jax.trainer import device_rows, optimizer
+from bert_jax.trainer.task import Objective, Phase
 
 
 @dataclasses.dataclass(frozen=True)

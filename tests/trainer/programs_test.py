@@ -11,7 +11,7 @@ from bert_jax import tasks
 from bert_jax.hardware import chips
 from bert_jax.ops import recomputed_attention
 from bert_jax.parallel import device_mesh
-from bert_jax.train import programs, task
+from bert_jax.trainer import programs, task
 from tests import lowering, training
 
 

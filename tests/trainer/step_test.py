@@ -13,8 +13,8 @@ import pytest
 from bert_jax import config
 from bert_jax.parallel import device_mesh, partition
 from bert_jax.pretraining import pretrain
-from bert_jax.train import gradient, optimizer
-from bert_jax.train.step import (
+from bert_jax.trainer import gradient, optimizer
+from bert_jax.trainer.step import (
   BLOCK,
   TrainState,
   jit_eval,

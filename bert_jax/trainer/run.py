@@ -13,8 +13,8 @@ from jax.sharding import Mesh
 from bert_jax import errors
 from bert_jax.parallel import distributed
 from bert_jax.runtime import hang, progress, signals, storage
-from bert_jax.train.meter import Meter
-from bert_jax.train.task import Phase, Task
+from bert_jax.trainer.meter import Meter
+from bert_jax.trainer.task import Phase, Task
 from bert_jax.workdir import log, paths, status
 from bert_jax.workdir.checkpoint import Checkpoints
 

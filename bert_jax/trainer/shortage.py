@@ -14,7 +14,7 @@ import jax
 from jax.sharding import Mesh
 
 from bert_jax import errors
-from bert_jax.train.task import Phase
+from bert_jax.trainer.task import Phase
 
 _UNITS = {'': 1, 'K': 2**10, 'M': 2**20, 'G': 2**30, 'T': 2**40}
 _SIZE = r'([\d.]+)([KMGT]?)'

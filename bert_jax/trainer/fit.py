@@ -16,11 +16,11 @@ from bert_jax import errors
 from bert_jax.model import parameters
 from bert_jax.parallel import agreement, device_mesh, distributed
 from bert_jax.runtime import process_pool, progress, signals, storage
-from bert_jax.train import programs, shortage, step, tuning
-from bert_jax.train.loop import run_phase
-from bert_jax.train.meter import Meter
-from bert_jax.train.run import Plan, Profile, Report, Run, Stop
-from bert_jax.train.task import Objective, Task, list_phases
+from bert_jax.trainer import programs, shortage, step, tuning
+from bert_jax.trainer.loop import run_phase
+from bert_jax.trainer.meter import Meter
+from bert_jax.trainer.run import Plan, Profile, Report, Run, Stop
+from bert_jax.trainer.task import Objective, Task, list_phases
 from bert_jax.workdir import checkpoint, claim, log, paths
 from bert_jax.workdir.status import Status
 

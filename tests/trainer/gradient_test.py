@@ -10,7 +10,7 @@ import pytest
 
 from bert_jax.parallel import collectives as collectives_of_rings
 from bert_jax.parallel import device_mesh, partition
-from bert_jax.train import gradient, task
+from bert_jax.trainer import gradient, task
 from tests import training
 
 PARTS = 2

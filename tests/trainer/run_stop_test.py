@@ -5,7 +5,7 @@ import pytest
 
 from bert_jax.parallel import device_mesh
 from bert_jax.runtime import signals
-from bert_jax.train import run
+from bert_jax.trainer import run
 
 
 @pytest.fixture
