@@ -15,6 +15,7 @@ import jax
 from absl import flags
 
 from bert_jax import errors, trained
+from bert_jax.inference import source
 from bert_jax.runtime import cli
 
 _BAR = 24  # length of the bar for a probability of 1, characters
@@ -47,7 +48,7 @@ def main(argv: list[str]):
     raise errors.UserError(
       'no sentence; write one in quotes, such as "the [MASK] barked ."'
     )
-  model = trained.load(flags.FLAGS.model)
+  model = trained.Model(source.read_with_mlm(flags.FLAGS.model))
   guesses = model.fill_mask(sentences, flags.FLAGS.top)
   words = model.source.tokenizer
   for i, sentence in enumerate(sentences):

@@ -25,7 +25,7 @@ from bert_jax.finetuning.readers import table_files
 from bert_jax.inference import pseudo_likelihood, source
 from bert_jax.runtime import cards, cli, files, memory
 from bert_jax.tokenization import unknown
-from bert_jax.trained import load
+from bert_jax.trained import Model
 
 
 def read_items(paths: Sequence[str], two_lines: bool = False) -> list[tuple]:
@@ -114,15 +114,13 @@ def main():
   paths = [y for x in given.input.split(',') for y in text_files.expand(x)]
   cli.require_other(given.output, *paths)
   names, units = zip(*read_items(paths, given.two_lines), strict=True)
-  trained = load(given.model)
-  model = trained.source
-  source.require_mlm(model)
+  model = source.read_with_mlm(given.model)
   texts = [text for unit in units for text in unit]
   ids = model.tokenizer.ids(texts)
   flat = np.concatenate([*ids, []])
   unknown.tell(model.tokenizer, flat, texts, 'the sentences')
   if names[0] is None:
-    numbers = map(table_files.format_number, trained.score(texts))
+    numbers = map(table_files.format_number, Model(model).score(texts))
     rows = [('score', 'sentence'), *zip(numbers, texts, strict=True)]
   else:
     rows = score_pairs(model, names, ids, given.full)

@@ -105,6 +105,13 @@ def _warn_of_added_words(path: str, left_over: Sequence[str]):
     )
 
 
+def read_with_mlm(path: str, step: int | None = None) -> Source:
+  """Reads a BERT that must have an MLM head, as `read`."""
+  model = read(path, step)
+  require_mlm(model)
+  return model
+
+
 def require_mlm(model: Source):
   """Raises errors.UserError unless a model has an MLM head."""
   if 'mlm' not in model.params:
