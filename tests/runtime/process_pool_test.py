@@ -1,6 +1,7 @@
 """Tests of how many processes a number asks for."""
 
 import os
+import time
 
 import pytest
 
@@ -12,6 +13,11 @@ from bert_jax.runtime import prefetch, process_pool
 
 def get_pid(*_):
   return {'pid': os.getpid()}
+
+
+def get_pid_slowly(*_):
+  time.sleep(1)  # so that no process does all before another has started
+  return get_pid()
 
 
 @pytest.fixture
@@ -35,8 +41,9 @@ def count_others(batches):
 )
 def test_a_number_means_the_same_for_data_and_batches(two_cores, count, others):
   jobs = [(i,) for i in range(4)]
-  assert count_others(prepare.local_runner(count)(get_pid, jobs)) == others
-  assert count_others(prefetch.make_ahead(get_pid, 0, 4, count)) == others
+  make = get_pid_slowly if count else get_pid
+  assert count_others(prepare.local_runner(count)(make, jobs)) == others
+  assert count_others(prefetch.make_ahead(make, 0, 4, count)) == others
 
 
 def test_by_default_all_cores_prepare_and_a_thread_makes_batches(two_cores):
