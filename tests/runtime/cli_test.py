@@ -185,7 +185,7 @@ _WRONG = {
     f'a file, or one of {", ".join(_CONFIGS)}. See --help.',
   ),
   'no function': (
-    [_GIVEN[0], '--config=bert_jax/__init__.py'],
+    [_GIVEN[0], '--config=bert_jax/errors.py'],
     'error: the file of --config has no function get_config; see configs/.',
   ),
   'no flag': (
@@ -194,7 +194,7 @@ _WRONG = {
   ),
   'an argument': (
     [_GIVEN[0], f'{_GIVEN[1]}:sede=3'],
-    "error: config argument 'sede' is unknown; did you mean seed or select? "
+    "error: config argument 'sede' is unknown; did you mean seed or schedule or select? "
     'See --help.',
   ),
 }
