@@ -21,9 +21,7 @@ NAME = 'manifest.json'
 FORMAT = 2  # of the files for pre-training, see `store`
 _CHECKSUM = 'checksum'
 
-# The share of tokens in no row to warn of; a single pass leaves out up to a tenth of
-# any text, where pairs are truncated to fit (docs/data.md).
-_UNUSED, _UNUSED_ONCE = 0.01, 0.12
+_UNUSED = 0.01  # share of tokens in no row to warn of
 _CAPITALS = 0.05  # maximum share of an uncased vocabulary's pieces
 
 
@@ -151,13 +149,12 @@ def list_warnings(manifest: dict, words: Sequence[str]) -> list[str]:
   )
   if recipe['vocab']:
     lines += warn_of_case(words, recipe['lowercase'])
-  most = _UNUSED_ONCE if recipe['passes'] == 1 else _UNUSED
   return lines + [
     f'WARNING: {row["unused_tokens"]:,} tokens ({row["unused_share"]:.1%}) are in '
     f'no row of {length} tokens: pairs are truncated to fit, and weights may leave '
     'documents out; more passes (data.passes) use more'
     for length, row in manifest['lengths'].items()
-    if row['unused_share'] > most
+    if row['unused_share'] > _UNUSED
   ]
 
 

@@ -101,10 +101,14 @@ def test_text_in_no_row_is_warned_of():
   rows = {
     '128': {'unused_tokens': 20, 'unused_share': 0.02, 'random_share': 0.5}
   }
-  assert manifest_file.list_warnings({**_ORDINARY, 'lengths': rows}, ['a']) == [
-    'WARNING: 20 tokens (2.0%) are in no row of 128 tokens: pairs are truncated to '
-    'fit, and weights may leave documents out; more passes (data.passes) use more'
-  ]
+  for passes in (1, 5):
+    recipe = {**_ORDINARY['recipe'], 'passes': passes}
+    manifest = {**_ORDINARY, 'lengths': rows, 'recipe': recipe}
+    assert manifest_file.list_warnings(manifest, ['a']) == [
+      'WARNING: 20 tokens (2.0%) are in no row of 128 tokens: pairs are truncated '
+      'to fit, and weights may leave documents out; more passes (data.passes) use '
+      'more'
+    ]
 
 
 @pytest.mark.parametrize(
