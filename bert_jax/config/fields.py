@@ -54,8 +54,8 @@ FIELDS: dict[str, Field] = {
   'init_from': Field(
     '',
     'a trained model to start from, with its sizes and vocabulary: the workdir '
-    'of a run, its checkpoint of a step (WORKDIR@STEP) or another model that '
-    'bert_jax.convert reads; empty is new weights; the optimizer starts afresh',
+    'of a run, its checkpoint of a step (WORKDIR@STEP), hf:OWNER/NAME or another '
+    'that bert_jax.convert reads; empty is new weights; the optimizer is new',
   ),
   'continue_from': Field(
     '',
@@ -125,9 +125,9 @@ FIELDS: dict[str, Field] = {
   # Text, and how it becomes training data.
   'data.input': Field(
     'python-docs',
-    'files, globs, folders, gs://…, tfds:NAME/CONFIG:SPLIT or python-docs, '
-    'separated by commas: text, WikiExtractor pages, MediaWiki dumps, JSON; '
-    'also .gz .bz2 .xz .zst',
+    'files, globs, folders, gs://…, hf://datasets/OWNER/NAME/FILES, tfds:NAME/'
+    'CONFIG:SPLIT or python-docs, separated by commas: text, WikiExtractor pages, '
+    'MediaWiki dumps, JSON, Parquet, Arrow; also .gz .bz2 .xz .zst',
     _GIVEN,
     in_runs='for fine-tuning a folder, or train=FILE,dev=FILE,test=FILE',
   ),

@@ -1,7 +1,8 @@
 """Reads inputs as documents, in pieces that any number of processes can share.
 
 An input is a path, a glob, a folder (all files below it) or a URL such as
-gs://BUCKET/*.gz; `tfds:NAME/CONFIG:SPLIT`; or `python-docs` (see `prose`).
+gs://BUCKET/*.gz or hf://datasets/...; `tfds:NAME/CONFIG:SPLIT`; or `python-docs`
+(see `prose`).
 `file_kinds` says what a file is; plain UTF-8 text has the layout that is given.
 """
 
