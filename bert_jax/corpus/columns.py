@@ -1,4 +1,4 @@
-"""Reads the texts of Parquet and Arrow files, a thousand rows at a time."""
+"""Reads the texts of Parquet and Arrow files, a hundred rows at a time."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 
 from bert_jax import errors
 
-_ROWS = 1000
+_ROWS = 100  # of which texts may be long
 
 
 def read_parquet(
