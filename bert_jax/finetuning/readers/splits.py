@@ -71,6 +71,10 @@ def get_source(config: config_dict.ConfigDict) -> Source:
 
 def find_glue(name: str) -> glue.Glue | None:
   """Returns the GLUE task of a name; None for '', other data."""
+  if name and name not in glue.TASKS:
+    raise errors.UserError(
+      f'finetuning.glue={name!r} is not one of {", ".join(glue.TASKS)}.'
+    )
   return glue.TASKS[name] if name else None
 
 
