@@ -3,7 +3,7 @@
 python -m bert_jax.main --config=configs/tiny.py --workdir=/tmp/bert_tiny
 
 Needs no data and no network. For text of your own add
---config.data.input='FILES'. Expect, held out, an MLM accuracy of 38 to 40 % and an
+--config.data.input='FILES'. Expect, held out, an MLM accuracy of 37 to 40 % and an
 NSP accuracy of 80 to 85 %, in 7 minutes on two cores with 512-bit vectors (AVX-512),
 in 16 on two with AVX2.
 """
