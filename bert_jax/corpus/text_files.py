@@ -25,6 +25,9 @@ _ZSTD_BYTES = 1 << 12  # read at a time: these can decompress to 100 MB
 _LONGEST_LINE = 1 << 20  # bytes; longer ones come in parts
 # Of `datasets.save_to_disk`: a part, and what lists splits in a folder above.
 _SAVED = re.compile(r'(^|/)data-\d{5}-of-\d{5}\.arrow$')
+_BESIDE = re.compile(
+  r'(^|/)(state|dataset_info)\.json$|(^|/)cache-[^/]*\.arrow$'
+)
 _SPLITS = 'dataset_dict.json'
 _AGAIN = 'correct that, then run the same command again.'
 
@@ -60,13 +63,13 @@ def list_sizes(given: str) -> dict[str, int]:
 
 def _choose_parts(paths: list[str]) -> list[str]:
   """Leaves out what `datasets.save_to_disk` and caches write beside texts."""
-  parts = {x for x in paths if _SAVED.search(x)}
-  folders = {os.path.dirname(x) for x in parts}
+  folders = {os.path.dirname(x) for x in paths if _SAVED.search(x)}
   above = {os.path.join(os.path.dirname(x), _SPLITS) for x in folders}
   return [
     x
     for x in paths
-    if x in parts or os.path.dirname(x) not in folders and x not in above
+    if x not in above
+    and not (os.path.dirname(x) in folders and _BESIDE.search(x))
   ]
 
 

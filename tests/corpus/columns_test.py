@@ -105,5 +105,6 @@ def test_a_saved_dataset_is_read_without_its_descriptions(tmp_path):
   _write(folder / 'cache-1f.arrow', _TEXTS[:9])
   for path in ('set/dataset_dict', 'set/train/state', 'set/train/dataset_info'):
     (tmp_path / f'{path}.json').write_text('{"_data_files": []}')
+  (folder / 'more.txt').write_text('Of the user.')
   texts, counts, _ = _read([tmp_path / 'set'])
-  assert len(texts) == 9 and counts == collections.Counter()
+  assert len(texts) == 10 and counts == collections.Counter()
