@@ -15,6 +15,7 @@ from bert_jax.config import declare_fields
 from bert_jax.data import manifest_file
 from bert_jax.parallel import distributed
 from bert_jax.runtime import files
+from bert_jax.tokenization.tokenizer import read_vocab
 from bert_jax.trainer import task
 from bert_jax.workdir import checkpoint_reader, claim, paths
 
@@ -44,10 +45,14 @@ def take_run(
   c = config.copy_and_resolve_references()
   if claim.is_final(workdir):
     begun = files.read_json(paths.config(workdir))
-    names = [f'phases.{name}' for name in ('steps', *_OF_PHASES)]
+    rates = 'learning_rates', 'warmups'
+    names = [f'phases.{name}' for name in ('steps', *rates, *_OF_PHASES)]
     own = [tuple(begun[x][-len(c.phases.steps) :]) for x in names]
     if own == [c.phases[x.removeprefix('phases.')] for x in names]:
-      claim.restore(c, workdir, lambda x: x.startswith(_FILLED))
+      given = ('data.vocab',) * bool(c.data.vocab)
+      claim.restore(
+        c, workdir, lambda x: x.startswith(_FILLED) and x not in given
+      )
     return c
   directory, step = find_checkpoint(c.continue_from)
   theirs = declare_fields()
@@ -85,9 +90,19 @@ def _take_words(c, theirs, directory):
   """Takes the vocabulary of a run for data that are still to be prepared."""
   # Of data elsewhere, a run keeps the vocabulary and the manifest.
   data = directory if theirs.data.dir else paths.own_data(directory)
-  if not (c.data.dir or c.data.vocab):
-    c.data.vocab = manifest_file.vocab_path(data)
   made = manifest_file.read(data, 'recipe')['recipe']
+  path = own = manifest_file.vocab_path(data)
+  if c.data.dir or c.data.vocab:
+    path = c.data.vocab or manifest_file.vocab_path(c.data.dir)
+  elif made.get('added'):  # which are written beside this one
+    path = c.data.vocab = theirs.data.vocab
+  else:
+    c.data.vocab = own
+  if read_vocab(path) != read_vocab(own):
+    raise errors.UserError(
+      f'{path} is not the vocabulary of {c.continue_from}, {own}; give that one, '
+      'or neither data.vocab nor data.dir.'
+    )
   c.data.vocab_size, c.data.lowercase = made['vocab_size'], made['lowercase']
   c.data.strip_accents = str(made['strip_accents']).lower()
 

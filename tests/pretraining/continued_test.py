@@ -1,6 +1,7 @@
 """Runs that go on from another run's checkpoint."""
 
 import json
+import pathlib
 import shutil
 
 import pytest
@@ -104,4 +105,16 @@ def test_what_cannot_be_continued_is_refused(
   changes['continue_from'] = changes['continue_from'].format(parent)
   c = make(directory, (4,), **changes)
   with pytest.raises(errors.UserError, match=words):
+    continued.take_run(c, str(tmp_path))
+
+
+def test_another_vocabulary_of_the_same_size_is_refused(
+  directory, parent, tmp_path
+):
+  words = (pathlib.Path(directory) / 'vocab.txt').read_text().split('\n')
+  words[-3], words[-2] = words[-2], words[-3]
+  (tmp_path / 'v.txt').write_text('\n'.join(words))
+  c = make(directory, (4,), continue_from=parent)
+  c.data.dir, c.data.vocab = '', str(tmp_path / 'v.txt')
+  with pytest.raises(errors.UserError, match='is not the vocabulary of '):
     continued.take_run(c, str(tmp_path))
