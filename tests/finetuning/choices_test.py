@@ -209,3 +209,17 @@ def test_a_run_learns_to_choose_and_its_export_predicts(tmp_path):
   made.predict(f'{run}/export', given, output, '--batch_size=4')
   found = [json.loads(line) for line in made.read_lines(output)]
   assert [row['prediction'] for row in found] == ['1', '0', '1']
+
+
+def test_null_among_numbered_choices_is_no_empty_choice(tmp_path):
+  row = {
+    'sent1': 'a',
+    'sent2': 'b',
+    'ending0': 'c',
+    'ending1': None,
+    'label': 0,
+  }
+  (tmp_path / 'x.jsonl').write_text(json.dumps(row) + '\n')
+  table = table_files.read(str(tmp_path / 'x.jsonl'))
+  with pytest.raises(errors.UserError, match="line 1 has no text in 'ending1'"):
+    choices._read_choices(table, 'ending', '')
