@@ -47,9 +47,11 @@ def last_fingerprint(workdir):
 
 @pytest.fixture(scope='module')
 def whole(tmp_path_factory):
-  """Returns (workdir, text, output) of an uninterrupted run."""
+  """Returns (workdir, texts, output) of an uninterrupted run of two inputs."""
   root = tmp_path_factory.mktemp('main')
-  text = preparation.write_corpus(root / 'text.txt')
+  text = ','.join(
+    preparation.write_corpus(root / f'text{i}.txt', 60, i) for i in range(2)
+  )
   process = start(root / 'run', text)
   output = process.communicate()[0]
   assert process.returncode == 0, output

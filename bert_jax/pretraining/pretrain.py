@@ -198,8 +198,12 @@ def compute_sums(
 
 
 def derive(means: dict) -> dict:
-  """Returns the perplexity of masked tokens."""
-  return {'mlm_perplexity': math.exp(min(means['mlm_loss'], 700))}
+  """Returns the perplexity of masked tokens, also of each input."""
+  return {
+    name.replace('loss', 'perplexity', 1): math.exp(min(loss, 700))
+    for name, loss in means.items()
+    if name.startswith('mlm_loss')
+  }
 
 
 def word(means: dict) -> str:
