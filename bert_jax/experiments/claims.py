@@ -29,11 +29,12 @@ What is hardly better than a constant (*) is evidence of nothing."""
 
 
 def read_counts(run: Run, workdir: str) -> np.ndarray:
-  """Returns counts of what a finished run got right on dev, [N, 3].
+  """Returns counts of what a finished run got right on dev, [N, 3] or [N, 6].
 
   For each row, question or sentence: hits, predicted, true. `score` of their
   sums is the accuracy, the F1 of entities, the mean F1 of answers or, for
-  pre-training, with N = 1, the perplexity.
+  pre-training, with N = 1, the perplexity. Of numbers x and their predictions
+  y, it is Pearson's correlation of the sums of 1, x, y, x², y² and xy.
   """
   folder = os.path.join(workdir, 'predictions')
   if not run.needs:
@@ -51,12 +52,19 @@ def read_counts(run: Run, workdir: str) -> np.ndarray:
     hits = span_answers.score([*answers.values()], given)[:, 1]
   else:
     rows = table_files.read(os.path.join(folder, 'dev.tsv')).rows
-    hits = np.array([x['label'] == x['prediction'] for _, x in rows], float)
+    both = [(x['label'], x['prediction']) for _, x in rows]
+    if splits.get_source(run.config).regression:
+      x, y = np.array(both, float).T
+      return np.stack([x**0, x, y, x * x, y * y, x * y], 1)
+    hits = np.array([label == given for label, given in both], float)
   return np.stack([hits, *np.ones((2, len(hits)))], 1)
 
 
 def score(sums: np.ndarray) -> np.ndarray:
-  """Returns the score in percent [...] of sums of counts [..., 3]."""
+  """Returns the score in percent [...] of sums of counts [..., 3 or 6]."""
+  if sums.shape[-1] == 6:
+    n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+    return 100 * (n * xy - x * y) / np.sqrt((n * xx - x * x) * (n * yy - y * y))
   hits, given, there = np.moveaxis(sums, -1, 0)
   return 200 * hits / np.maximum(given + there, 1)
 

@@ -97,6 +97,13 @@ def test_what_a_run_got_right_is_read_from_what_it_leaves(tmp_path):
   )
   rows = [[1, 1, 1], [0, 1, 1], [1, 1, 1], [1, 1, 1]]
   assert read(make_run('classification')) == (rows, 75)
+  numbers = make_run('classification')
+  numbers.config.finetuning.regression = True
+  (folder / 'dev.tsv').write_text(
+    'id\tlabel\tprediction\n0\t1\t2.5\n1\t2\t2\n2\t4.5\t7\n'
+  )
+  correlation = 100 * np.corrcoef([1, 2, 4.5], [2.5, 2, 7])[0, 1]
+  assert read(numbers)[1] == pytest.approx(correlation)
   (folder / 'dev.conll').write_text(
     'Ann B-PER B-PER\nran O B-LOC\n\nBob B-PER O\n'.replace(' ', '\t')
   )

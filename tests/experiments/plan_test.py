@@ -120,6 +120,8 @@ def test_equal_flops_are_equal(data):
   }
   first = costs['2x128x2']
   assert costs['4x256x4'] > 1.5 * first
+  wide = found['4x256x4', ''][0].config.phases.learning_rates
+  assert wide == (1e-3, 0.0, 0.0, 5e-4)  # half of the budget's
   for row in ('4x128x2, equal FLOPs', '4x256x4, equal FLOPs'):
     assert abs(costs[row] / first - 1) < 1e-3
 
