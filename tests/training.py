@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import math
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 
 from bert_jax import config
+from bert_jax.config import flatten
 from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import pretrain
-from bert_jax.trainer import gradient, optimizer, task
+from bert_jax.trainer import gradient, optimizer, programs, task
 from bert_jax.trainer.fit import fit
 from bert_jax.trainer.step import init_state, jit_rates, train_step
 from bert_jax.workdir import log
@@ -87,8 +89,26 @@ def take(batch, rows):
   return {name: x[rows] for name, x in batch.items()}
 
 
+_OWN = 'checkpoint.', 'eval.', 'finetuning.', 'log.', 'optimizer.', 'phases.'
+_OBJECTIVES: dict = {}
+_STARTS: dict = {}
+_RESULTS: dict = {}
+
+
 def make_objective(c, how=None):
-  """Returns that of pre-training, for `make_batch`, with round figures."""
+  """Returns that of pre-training, for `make_batch`, with round figures.
+
+  It is the same object for configs of the same model, so that `sharing` knows it.
+  """
+  fields = flatten(c).items()
+  key = repr([x for x in fields if not x[0].startswith(_OWN)]), how
+  if key not in _OBJECTIVES:
+    c = c.copy_and_resolve_references()
+    _OBJECTIVES[key] = _make_objective(c, how)
+  return _OBJECTIVES[key]
+
+
+def _make_objective(c, how):
   return dataclasses.replace(
     pretrain.make_objective(c, how=how),
     computed_as=functools.partial(make_objective, c),
@@ -116,7 +136,40 @@ def make_task(c, batch=make_batch, **changes):
 
 
 def train(c, workdir, **changes):
-  return fit(c, make_task(c, **changes), str(workdir))[0]
+  with sharing():
+    return fit(c, make_task(c, **changes), str(workdir))[0]
+
+
+@contextlib.contextmanager
+def sharing():
+  """Lets runs of the body have the compiled programs of earlier ones."""
+  list_start, compile_run = programs.list_start, programs.compile_run
+
+  def name(c, objective, mesh, phase=None):
+    what = sum(c.phases.steps), c.phases.learning_rates, c.phases.warmups
+    if phase:
+      least = min(phase.steps, 1)
+      what = dataclasses.replace(phase, number=0, first=0, steps=least)
+    known = repr((c.optimizer, c.rng, what))
+    return id(objective), mesh, known, device_mesh.group_writers(mesh)
+
+  def start(c, objective, mesh):
+    key = name(c, objective, mesh)
+    if key not in _STARTS:
+      _STARTS[key] = objective, list_start(c, objective, mesh)
+    return _STARTS[key][1]
+
+  def compile_new(c, objective, mesh, start, phases, say):
+    keys = {phase: name(c, objective, mesh, phase) for phase in phases}
+    keys[None] = *name(c, objective, mesh), *(x.name for x in start)
+    new = [x for x in phases if keys[x] not in _RESULTS]
+    if new or keys[None] not in _RESULTS:
+      more = compile_run(c, objective, mesh, start, new, say)
+      _RESULTS.update({keys[phase]: x for phase, x in more.items()})
+    return {phase: _RESULTS[key] for phase, key in keys.items()}
+
+  with mock.patch.multiple(programs, list_start=start, compile_run=compile_new):
+    yield
 
 
 def train_until(c, workdir, step, **changes):

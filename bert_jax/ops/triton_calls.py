@@ -10,7 +10,7 @@ from jax.experimental import pallas as pl
 def can_read(x: jax.Array) -> bool:
   """Returns whether a kernel can read all of x here."""
   mesh = jax.sharding.get_abstract_mesh()
-  # Kernels cannot be partitioned automatically, see `trainer/device_rows.py`.
+  # Kernels cannot be partitioned automatically, see `trainer/gradient.py`.
   by_hand = set(mesh.manual_axes) == set(mesh.axis_names)
   # Beyond, Triton needs offsets of 64 bits, which were not tried.
   return by_hand and 0 < x.size < 2**31

@@ -92,8 +92,9 @@ def fit(
       checkpoints.lay_out(start[programs.GROUP].jitted)
     status.follow(lambda: checkpoints.complete)
     _describe_model(template.params, config.data.vocab_size)
-    found = _find_state(config, task, start, checkpoints, workdir, status)
-    state, origin = found
+    state, origin = _find_state(
+      config, task, start, checkpoints, workdir, status
+    )
     checkpoints.facts = {'task': task.facts, **origin}
     plan, done = _make_plan(config, start), int(state.step) if state else 0
     # Tuned, since FLOPs depend on where the last layer is computed.
@@ -106,7 +107,13 @@ def fit(
     report.log.write('run', done, facts | {'changed': changed})
     if distributed.is_first():
       claim.adopt(workdir, config)
-    left = _list_left(plan.phases, done)
+    # Those after `done` updates. A phase that ends there is among them, without
+    # steps: the run may have stopped between its last save and its evaluation.
+    left = [
+      dataclasses.replace(x, first=done, steps=0) if end == done else x
+      for x in plan.phases
+      if done <= (end := x.first + x.steps)
+    ]
     # Checks all phases, so that an error in the last is known before the first.
     _stop_if_asked(stop)  # no update could be lost
     with report.meter.paused():
@@ -128,39 +135,26 @@ def _stop_if_asked(stop):
     raise errors.Interrupted(stop.signum, everywhere=True)
 
 
-def _list_left(phases, done):
-  """Returns the phases after `done` updates.
-
-  A phase that ends there is among them, without steps: the run may have stopped
-  between its last save and its last evaluation.
-  """
-  return [
-    dataclasses.replace(x, first=done, steps=0) if end == done else x
-    for x in phases
-    if done <= (end := x.first + x.steps)
-  ]
-
-
 def _compile(config, objective, run, start, left, state):
   """Compiles a run; returns {phase's number: {length: {name: program}}}."""
-  at_once = {programs.PLACE, programs.PLACE_KEY, programs.RATES}
+  ran = {programs.PLACE, programs.PLACE_KEY, programs.RATES}
   if state:
-    at_once.add(programs.INITIALISE)
-  later = [program for name, program in start.items() if name not in at_once]
+    ran.add(programs.INITIALISE)
+  later = [program for name, program in start.items() if name not in ran]
   mesh, say, how = run.mesh, run.report.bar.write, objective.how
   device, dtype = mesh.devices.flat[0], objective.bert.dtype
   if advice := tuning.find_advice(how, dtype, device):
     say(advice)
   results = programs.compile_run(config, objective, mesh, later, left, say)
-  programs.get_executables(results.pop(None).outcomes)  # raises if one failed
-  ways = {str(x.number): tuning.describe(results[x].how) for x in left}
-  run.report.log.write('compute', int(state.step) if state else 0, ways)
   (template,) = start[programs.FINGERPRINT].arguments
   compiled: dict[int, dict[int, dict]] = {phase.number: {} for phase in left}
   for phase, result in results.items():
-    own = programs.get_executables(result.outcomes)
-    shortage.check(how.remat, phase, own, template, mesh)
-    compiled[phase.number][phase.seq_length] = own
+    own = programs.get_executables(result.outcomes)  # raises if one failed
+    shortage.check(result.outcomes, template, mesh)
+    if phase:
+      compiled[phase.number][phase.seq_length] = own
+  ways = {str(x.number): tuning.describe(results[x].how) for x in left}
+  run.report.log.write('compute', int(state.step) if state else 0, ways)
   return compiled
 
 

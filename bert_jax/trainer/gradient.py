@@ -1,4 +1,9 @@
-"""Computes the gradient of a global batch, with one sum over the devices."""
+"""Computes the gradient of a global batch, with one sum over the devices.
+
+Each device has its rows and gathers all parameters, by `shard_map`: explicit,
+because kernels cannot be partitioned automatically, and so that the collectives
+are exactly those written here.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from ml_collections import config_dict
 
@@ -15,7 +20,7 @@ from bert_jax import param_names
 from bert_jax.model import precision
 from bert_jax.ops import early_sums
 from bert_jax.parallel import collectives, device_mesh, partition, row_keys
-from bert_jax.trainer import device_rows, optimizer
+from bert_jax.trainer import optimizer
 from bert_jax.trainer.task import Objective, Phase
 
 
@@ -77,7 +82,7 @@ def compute(params: Any, batch: Any, key: jax.Array, update: Update):
   """
   mesh, parts = update.mesh, update.parts
   shards = partition.stored_shardings(mesh, params)
-  params = device_rows.round_shards(params, mesh, update.objective.bert.dtype)
+  params = round_shards(params, mesh, update.objective.bert.dtype)
   early = _list_early(params, shards, update)
 
   def of_rows(rows, counts, key, parts):
@@ -116,13 +121,13 @@ def _over_devices(params, batch, counts, key, parts, specs, early, update):
   objective, mesh = update.objective, update.mesh
   specs = param_names.flatten(specs)
 
-  def add_up(name, grad):
+  def reduce_early(name, grad):
     return _reduce(grad, specs[name], update.reduce_dtype, mesh)
 
   def local(params, rows, counts, key):
     share = jax.lax.axis_index('data')
     if early:
-      params = early_sums.insert(params, add_up, early)
+      params = early_sums.insert(params, reduce_early, early)
 
     def loss_fn(params, rows, key):
       sums, _ = objective.compute(params, rows, key)
@@ -140,10 +145,10 @@ def _over_devices(params, batch, counts, key, parts, specs, early, update):
       return sums, grads
 
     sums, grads = _add_up(gradient, _split(rows, parts), parts)
-    sums = device_rows.add_up(sums, mesh)
+    sums = add_up(sums, mesh)
     return sums, jax.tree.map(lambda g: g[None], grads)
 
-  split = device_rows.map_rows(local, mesh, params, (P(), P('data')))
+  split = map_rows(local, mesh, params, (P(), P('data')))
   return split(params, batch, counts, key)
 
 
@@ -179,7 +184,7 @@ def _reduce(grad, spec, dtype, mesh):
     slices, row = device_mesh.count_slices(mesh), device_mesh.find_row(mesh)
     total = collectives.scatter(total, axis, parts, slices, row)
   else:
-    total = device_rows.add_up(total, mesh)
+    total = add_up(total, mesh)
   return total.astype(jnp.float32)
 
 
@@ -202,3 +207,74 @@ def _add_up(function, rows, parts):
   shapes = jax.eval_shape(function, 0, one)
   zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
   return jax.lax.scan(step, zeros, (jnp.arange(parts), rows))[0]
+
+
+def round_shards(params: Any, mesh: Mesh, dtype: str):
+  """Rounds parameters to the type they are computed in, before the all-gather.
+
+  Each device rounds its own shard, and bfloat16 halves the bytes sent.
+
+  Args:
+    params: float32 parameters, sharded as in `partition.stored_shardings`, as
+      is the result.
+  """
+  specs = partition.stored_shardings(mesh, params)
+  # Without the constraint, XLA would gather first and round whole arrays.
+  return jax.lax.with_sharding_constraint(
+    precision.round_weights(params, dtype),
+    jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs),
+  )
+
+
+def map_rows(
+  function: Callable, mesh: Mesh, params: Any, out_specs: Any
+) -> Callable:
+  """Maps `function` over the devices, each with its rows of the batch.
+
+  Args:
+    function: (params, rows, *others) -> results; params are gathered over
+      `data`, rows are the device's [B / data, ...]. It may use collectives
+      over `data`; `model` is partitioned automatically.
+    params: the model's parameters, or their shapes.
+    out_specs: how the devices' results form global ones, see `jax.shard_map`.
+
+  Returns:
+    (params, batch, *others) of global arrays -> results; others are replicated.
+  """
+  shares = partition.stored_shardings(mesh, params)
+  # Kernels do not work even if an automatic axis has only one device.
+  axes = {'data'} if mesh.shape['model'] > 1 else {'data', 'model'}
+  own = jax.tree.map(
+    lambda spec: P(*[axis if axis in axes else None for axis in spec]), shares
+  )
+
+  def local(params, rows, *others):
+    whole = jax.tree.map(lambda x, spec: _gather(x, spec, mesh), params, own)
+    return function(whole, rows, *others)
+
+  def mapped(params, batch, *others):
+    return jax.shard_map(
+      local,
+      mesh=mesh,
+      axis_names=axes,
+      in_specs=(own, P('data'), *[P()] * len(others)),
+      out_specs=out_specs,
+      # With the check, each use of a parameter would all-reduce its gradient.
+      check_vma=False,
+    )(params, batch, *others)
+
+  return mapped
+
+
+def add_up(x: Any, mesh: Mesh):
+  """Sums a tree over `data`, inside a function of `map_rows`."""
+  # With several hosts, XLA rejects sums over one device.
+  return jax.lax.psum(x, 'data') if mesh.shape['data'] > 1 else x
+
+
+def _gather(shard, spec, mesh):
+  if 'data' not in spec:
+    return shard
+  axis, parts = spec.index('data'), mesh.shape['data']
+  slices, row = device_mesh.count_slices(mesh), device_mesh.find_row(mesh)
+  return collectives.gather(shard, axis, parts, slices, row)

@@ -4,8 +4,10 @@ import contextlib
 import dataclasses
 import functools
 import gc
+import itertools
 import math
 import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -14,10 +16,13 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed
 from bert_jax.runtime import prefetch, progress
-from bert_jax.trainer import evaluate, programs
+from bert_jax.trainer import meter, programs
 from bert_jax.trainer.run import Run
 from bert_jax.trainer.step import BLOCK, TrainState
-from bert_jax.trainer.task import HELD_OUT, Phase, count_work
+from bert_jax.trainer.task import HELD_OUT, Phase, Rows, count_work
+
+_TOLERANCE = 0.5  # nats
+_STD = 0.02  # of new weights: `model.initializer_std` by default
 
 
 def run_phase(
@@ -39,12 +44,10 @@ def run_phase(
     errors.Interrupted: after a signal, with the state saved.
   """
   first, end = int(state.step), phase.first + phase.steps
-  plan, objective = run.plan, run.task.objective
-  another_next = plan.changes_length(phase.number + 1)
+  plan, report, objective = run.plan, run.report, run.task.objective
   update = _by_length(compiled, programs.TRAIN)
   evaluation = _by_length(compiled, programs.EVALUATE)
-  bar, meter, profile = run.report.bar, run.report.meter, run.report.profile
-  run.report.status.note(state='running', step=first, phase=phase.number)
+  report.status.note(state='running', step=first, phase=phase.number)
   if first == 0:
     _check_first_batch(run, phase, state, evaluation)
     if run.task.evaluate_first:
@@ -53,7 +56,9 @@ def run_phase(
   another = plan.changes_length(phase.number)
   if phase.steps and first == phase.first and another:
     length, steps = phase.seq_length, phase.steps
-    bar.write(f'phase {phase.number}: rows of {length} tokens, {steps:,} steps')
+    report.bar.write(
+      f'phase {phase.number}: rows of {length} tokens, {steps:,} steps'
+    )
     if plan.eval_every:
       _evaluate(run, phase, first, state, evaluation)
   run.stop_if_asked(first, state)
@@ -61,7 +66,7 @@ def run_phase(
     length: objective.flops(dataclasses.replace(phase, seq_length=length))
     for length in compiled
   }
-  meter.begin_phase()
+  report.meter.begin_phase()
   own = device_mesh.find_own_rows(run.mesh, phase.batch_size)
   make = functools.partial(run.task.train_batch, phase, rows=own)
   batches = prefetch.make_ahead(make, first, end, plan.workers)
@@ -72,14 +77,15 @@ def run_phase(
       due = plan.eval_every and step % plan.eval_every == 0
       if due and step > phase.first:
         _evaluate(run, phase, step, state, evaluation)
-      with profile.update(step + 1):
+      with report.profile.update(step + 1):
         state = _update(run, step + 1, batches, flops, update, state)
       if (step + 1) % plan.save_every == 0 or run.stop.save:
-        meter.flush()
+        report.meter.flush()
         # During skipped updates, saving would delete an earlier checkpoint.
-        if not meter.skipped_in_a_row:
+        if not report.meter.skipped_in_a_row:
           run.save(step + 1, state)
     predictions = {}
+    another_next = plan.changes_length(phase.number + 1)
     if end == plan.steps:
       state, predictions = _end_run(run, phase, end, state, evaluation)
     elif plan.eval_every and (end % plan.eval_every == 0 or another_next):
@@ -137,30 +143,51 @@ def _frozen_heap():
 
 
 def _check_first_batch(run, phase, state, evaluation):
-  task, bar, mesh = run.task, run.report.bar, run.mesh
-  objective = task.objective
+  task, bar, objective = run.task, run.report.bar, run.task.objective
   with run.report.meter.paused():
-    own = device_mesh.find_own_rows(mesh, phase.eval_batch_size)
+    own = device_mesh.find_own_rows(run.mesh, phase.eval_batch_size)
     batch = task.train_batch(phase, 0, own)
     evaluated = objective.evaluate_as(phase)
     shapes = objective.batch_shapes(evaluated, phase.eval_batch_size)
     # Held-out batches may have fewer predictions.
     cut = {k: x[tuple(map(slice, shapes[k].shape))] for k, x in batch.items()}
-    batch = device_mesh.put_batch(mesh, cut)
-    sums, _ = evaluation(state.params, batch)
+    sums, _ = evaluation(state.params, device_mesh.put_batch(run.mesh, cut))
     if distributed.is_first():
       whole = task.train_batch(phase, 0, np.arange(phase.batch_size))
       for line in task.describe(whole):
         bar.write(line)
-    sums, losses = jax.device_get(sums), objective.losses
+    losses = objective.losses
+    means = meter.compute_means(jax.device_get(sums), losses, task.derive)
+    about = objective.expected_loss, bool(task.start)
     bar.write(
-      evaluate.check_first_loss(
-        evaluate.compute_means(sums, losses, task.derive)['loss'],
-        objective.expected_loss,
-        task.start is not None,
-        objective.bert.hidden_size,
-      )
+      check_first_loss(means['loss'], *about, objective.bert.hidden_size)
     )
+
+
+def check_first_loss(
+  loss: float, expected: float | None, trained: bool, hidden_size: int
+) -> str:
+  """Compares the loss before any update with a guess's; returns a line on it.
+
+  Args:
+    expected: the loss of a guess; None, if unknown, accepts any loss.
+    trained: whether the model starts from weights that are not random, with any
+      loss.
+    hidden_size: D; a wide model's guesses are less even.
+  """
+  said = f'initial loss {loss:.3f}'
+  if expected is None:
+    return said
+  if trained and math.isfinite(loss):
+    return f'{said}; guessing costs {expected:.3f}'
+  # The tied decoder's logits have the variance D std^2, half of which is added.
+  tolerance = _TOLERANCE + hidden_size * _STD**2 / 2
+  if not abs(loss - expected) <= tolerance:
+    raise errors.UserError(
+      f'the initial loss is {loss:.3f}, but guessing costs {expected:.3f} '
+      f'(+-{tolerance:.2f}); look at model.initializer_std.'
+    )
+  return f'{said}, expected {expected:.3f}'
 
 
 def _update(run, number, batches, flops, update, state):
@@ -177,7 +204,7 @@ def _update(run, number, batches, flops, update, state):
       batch['input_mask'], arrays['input_mask']
     )
     state, metrics = update(state, arrays, run.plan.key, rates)
-    run.stop.ask_ahead(run.mesh, run.must_save())
+    run.ask_ahead()
     run.report.meter.add(number, metrics, costs)
   run.report.status.note(step=number)
   return state
@@ -189,7 +216,7 @@ def _evaluate(run, phase, step, state, evaluation):
   with report.meter.paused():
     totals, kept = _predict(run, phase, step, state, evaluation, task)
     losses = task.objective.losses
-    means = evaluate.compute_means(totals, losses, task.derive)
+    means = meter.compute_means(totals, losses, task.derive)
     if not math.isfinite(means['loss']):
       raise errors.UserError(
         f'the held-out loss at step {step:,} is {means["loss"]}: the model '
@@ -199,8 +226,8 @@ def _evaluate(run, phase, step, state, evaluation):
     scores = task.score(kept)
     means |= scores
     seconds = time.monotonic() - start
-    work = _count_work(run, step, means)
-    row, where = {**means, **work, 'seconds': seconds}, ''
+    row = {**means, **_count_work(run, step, means), 'seconds': seconds}
+    where = ''
     if len({x.seq_length for x in run.plan.phases}) > 1:
       row['seq_length'] = phase.seq_length
       where = f' in rows of {phase.seq_length} tokens'
@@ -247,9 +274,10 @@ def _take_best(run, phase, end, state, evaluation):
 
 
 def _predict(run, phase, step, state, evaluation, rows, bar=None):
-  batches = _held_out(run, phase, step, state, rows, bar)
-  with contextlib.closing(batches):
-    return evaluate.evaluate(evaluation, state.params, batches, phase, rows)
+  with contextlib.closing(
+    _held_out(run, phase, step, state, rows, bar)
+  ) as batches:
+    return evaluate(evaluation, state.params, batches, phase, rows)
 
 
 def _held_out(run, phase, step, state, rows, bar):
@@ -264,3 +292,30 @@ def _held_out(run, phase, step, state, rows, bar):
       if bar:
         bar.update(1)
       yield device_mesh.put_batch(run.mesh, batch)
+
+
+def evaluate(
+  program: Callable, params: Any, batches: Iterable, phase: Phase, rows: Rows
+) -> tuple[dict, Any]:
+  """Evaluates a model on batches.
+
+  Args:
+    program: (params, batch) -> (sums, predictions), see `step.eval_step`.
+    batches: batches on the devices.
+    rows: names the part of the data that a batch is from, and collects its
+      predictions.
+
+  Returns:
+    ({metric: [sum, count]}, what was kept of the predictions).
+  """
+  totals: dict[str, list[float]] = {}
+  kept, results = None, (program(params, batch) for batch in batches)
+  # Each is read when the next has been dispatched.
+  ahead = itertools.pairwise(itertools.chain(results, [None]))
+  for i, (result, _) in enumerate(ahead):
+    sums, predictions = jax.device_get(result)
+    meter.add(totals, sums)
+    if part := rows.name_eval_part(phase, i):
+      meter.add(totals, {f'{name}/{part}': sums[name] for name in sums})
+    kept = rows.collect(kept, phase, i, predictions)
+  return totals, kept

@@ -1,4 +1,4 @@
-"""Turns the metrics of single steps into rows of the log; notices spikes.
+"""Turns sums of metrics into means, and those of steps into rows of the log.
 
 It never waits for the device: the metrics of a step are read after the next
 step was dispatched.
@@ -7,6 +7,7 @@ step was dispatched.
 import collections
 import contextlib
 import time
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -15,7 +16,6 @@ import tqdm
 from bert_jax import errors
 from bert_jax.hardware import chips
 from bert_jax.runtime import progress
-from bert_jax.trainer import evaluate
 from bert_jax.trainer.task import Task
 from bert_jax.workdir import log, status
 
@@ -35,6 +35,31 @@ _SECONDS = 10.0  # after a row, before a line on the terminal asks for another
 _PER_DEVIATION = 1.4826
 
 
+def add(totals: dict[str, list[float]], sums: dict):
+  """Adds {name: (sum, count)} to running totals."""
+  for name, (total, count) in sums.items():
+    entry = totals.setdefault(name, [0.0, 0.0])
+    entry[0] += float(total)
+    entry[1] += float(count)
+
+
+def compute_means(
+  totals: dict, losses: tuple[str, ...], derive: Callable[[dict], dict]
+) -> dict[str, float]:
+  """Returns {metric: mean}, with `loss` and what the task derives.
+
+  Args:
+    totals: {metric: (sum, count)}, numbers or arrays of NumPy.
+    losses: names of the metrics whose sum is `loss`.
+    derive: see `task.Task`.
+  """
+  means = {
+    name: float(total) / max(float(n), 1) for name, (total, n) in totals.items()
+  }
+  means['loss'] = sum(means[name] for name in losses)
+  return {**means, **derive(means)}
+
+
 class SpikeWatch:
   """Compares each step's loss with the losses of the 100 finite steps before.
 
@@ -51,7 +76,7 @@ class SpikeWatch:
 
   def add(self, loss: float) -> dict[str, float] | None:
     """Adds the next step's loss; returns the evidence if it is a spike."""
-    found = None
+    evidence = None
     if len(self._losses) >= _LEAST:
       before = np.array(self._losses)
       median = float(np.median(before))
@@ -59,10 +84,10 @@ class SpikeWatch:
       rise = max(_FAR * deviation, _SMALL * abs(median), _TINY)
       limit = max(median + rise, _LOW)
       if loss > limit and not self._spiking:
-        found = {'loss': loss, 'median': median, 'limit': limit}
+        evidence = {'loss': loss, 'median': median, 'limit': limit}
       self._spiking = loss > limit
     self._losses.append(loss)
-    return found
+    return evidence
 
 
 class Meter:
@@ -104,8 +129,8 @@ class Meter:
 
   def _begin(self):
     self._totals: dict[str, list[float]] = {}
-    self._sequences = self._tokens = self._count = self._skipped = 0
-    self._flops = self._waited = self._device = self._paused = 0.0
+    # Steps and what they cost; seconds of the device, and of pauses.
+    self._costs: collections.Counter = collections.Counter()
     self._start = time.monotonic()
 
   def begin_phase(self):
@@ -136,29 +161,30 @@ class Meter:
     self._pending = None
     start = time.monotonic()
     metrics, costs = jax.device_get((metrics, costs))
-    self._device += time.monotonic() - start
+    device = time.monotonic() - start
     self._bar.update(1)
-    self._count += 1
-    self._sequences += costs['sequences']
-    self._tokens += int(costs['tokens'])
-    self._flops += costs['flops']
-    self._waited += costs['waited']
+    costs['tokens'] = int(costs['tokens'])
+    self._costs.update(costs | {'device': device, 'steps': 1})
     if metrics['finite']:
       self.skipped_in_a_row = 0
-      evaluate.add(self._totals, metrics['sums'])
+      add(self._totals, metrics['sums'])
       self._find_spike(step, metrics)
       self._grad_norm = float(metrics['grad_norm'])
     else:
       self._skip(step, metrics)
     shown = step % self._every == 0 or step == self._steps
     due = progress.is_due(self._opened, self._shown)
-    slow = time.monotonic() - self._start - self._paused >= _SECONDS
-    if shown or self._count >= self._most or (due and slow):
+    slow = self._count_seconds() >= _SECONDS
+    if shown or self._costs['steps'] >= self._most or (due and slow):
       self._write(step, metrics, shown or due)
       self._begin()
 
+  def _count_seconds(self) -> float:
+    """Returns the seconds since the row before, without pauses."""
+    return max(time.monotonic() - self._start - self._costs['paused'], 1e-9)
+
   def _skip(self, step, metrics):
-    self._skipped += 1
+    self._costs['skipped'] += 1
     self.skipped_in_a_row += 1
     grad_norm = float(metrics['grad_norm'])
     # As text: JSON has no NaN.
@@ -176,18 +202,15 @@ class Meter:
       )
 
   def _find_spike(self, step, metrics):
-    spike = self._watch.add(self._compute_means(metrics['sums'])['loss'])
-    if spike is None:
-      return
-    self._log.write('spike', step, spike)
-    self._bar.write(
-      f'step {step}: loss {spike["loss"]:.3f}, but the median before is '
-      f'{spike["median"]:.3f}'
-    )
+    if spike := self._watch.add(self._compute_means(metrics['sums'])['loss']):
+      self._log.write('spike', step, spike)
+      self._bar.write(
+        f'step {step}: loss {spike["loss"]:.3f}, but the median before is '
+        f'{spike["median"]:.3f}'
+      )
 
   def _compute_means(self, sums) -> dict[str, float]:
-    losses = self._task.objective.losses
-    return evaluate.compute_means(sums, losses, self._task.derive)
+    return compute_means(sums, self._task.objective.losses, self._task.derive)
 
   @contextlib.contextmanager
   def paused(self):
@@ -195,55 +218,48 @@ class Meter:
     self.flush()
     start = time.monotonic()
     yield
-    self._paused += time.monotonic() - start
+    self._costs['paused'] += time.monotonic() - start
 
   def _write(self, step, metrics, shown):
-    means, row = self._find_row(metrics)
-    self._log.write('train', step, row)
-    if means:
-      self._status.note(loss=means['loss'])
-    if shown:
-      self._show(step, means, row)
-    late = row['data_wait'] > _LONG_WAIT and not self._is_first and shown
-    self._is_first = False
-    if late and self._advises:
-      self._advises = False
-      self._bar.write(
-        f'the devices waited for batches {row["data_wait"]:.0%} of the time; '
-        'stop, raise data.loader_workers (-1: a process per core) and start '
-        'again: the run goes on, with the same batches'
-      )
-
-  def _find_row(self, metrics):
-    seconds = max(time.monotonic() - self._start - self._paused, 1e-9)
-    flops = self._flops / seconds
+    costs, seconds = self._costs, self._count_seconds()
+    flops = costs['flops'] / seconds
     row = {
       'learning_rate': float(metrics['learning_rate']),
-      'skipped': self._skipped,
-      'sequences_per_second': self._sequences / seconds,
-      'tokens_per_second': self._tokens / seconds,
+      'skipped': costs['skipped'],
+      'sequences_per_second': costs['sequences'] / seconds,
+      'tokens_per_second': costs['tokens'] / seconds,
       'model_tflops': flops / 1e12,
       # Shares of the time; the rest is waiting for the devices.
-      'data_wait': self._waited / seconds,
-      'host_work': (seconds - self._waited - self._device) / seconds,
+      'data_wait': costs['waited'] / seconds,
+      'host_work': (seconds - costs['waited'] - costs['device']) / seconds,
     }
     means = {}
     if self._totals:  # else every step was skipped
       means = self._compute_means(self._totals)
       row |= {**means, 'grad_norm': self._grad_norm}
-    chip = self._chip
-    if chip:
+      self._status.note(loss=means['loss'])
+    if chip := self._chip:
       row['mfu'] = flops / (chip.flops / chip.devices * jax.device_count())
-    return means, row
+    self._log.write('train', step, row)
+    if shown:
+      self._show(step, means, row)
+    self._is_first = False
 
   def _show(self, step, means, row):
     self._shown = time.monotonic()
-    seconds = self._sequences / max(row['sequences_per_second'], 1e-9)
-    left = (self._steps - step) * seconds / max(self._count, 1)
-    clock = tqdm.tqdm.format_interval(left)
+    speed = self._costs['steps'] / self._count_seconds()
+    clock = tqdm.tqdm.format_interval((self._steps - step) / speed)
     self._bar.write(
       f'step {step:,}/{self._steps:,} | {self._task.word(means)} | '
       f'lr {row["learning_rate"]:.1e} | '
       f'{row["sequences_per_second"]:,.0f} seq/s | '
       f'data wait {row["data_wait"]:.1%} | {clock} left'
+    )
+    if row['data_wait'] <= _LONG_WAIT or self._is_first or not self._advises:
+      return
+    self._advises = False
+    self._bar.write(
+      f'the devices waited for batches {row["data_wait"]:.0%} of the time; '
+      'stop, raise data.loader_workers (-1: a process per core) and start '
+      'again: the run goes on, with the same batches'
     )

@@ -58,10 +58,7 @@ def _rise_and_fall(peak, warmup, steps, from_zero=False):
     # Compiled, the line may end at 1e-12 or below 0.
     return jnp.where(step < steps - warmup, line(step), 0.0)
 
-  if not warmup:
-    return decay
-  rise = optax.linear_schedule(0.0, peak, warmup)
-  return optax.join_schedules([rise, decay], [warmup])
+  return _rise_then(peak, warmup, decay)
 
 
 def _rise_hold_fall(peak, warmup, steps, decay):
@@ -73,16 +70,19 @@ def _rise_hold_fall(peak, warmup, steps, decay):
   >>> [round(float(rate(step)), 3) for step in range(9)]
   [0.0, 0.25, 0.5, 0.5, 0.5, 0.25, 0.146, 0.067, 0.0]
   """
-  rise = optax.linear_schedule(0.0, peak, warmup) if warmup else None
 
   def fall(step):
-    return peak * (1 - jnp.sqrt(jnp.clip(step / max(decay, 1), 0.0, 1.0)))
+    gone = (step - (steps - decay - warmup)) / max(decay, 1)
+    return peak * (1 - jnp.sqrt(jnp.clip(gone, 0.0, 1.0)))
 
-  parts = [rise] * bool(warmup) + [optax.constant_schedule(peak)]
-  ends = [warmup] * bool(warmup)
-  if decay:
-    parts, ends = [*parts, fall], [*ends, steps - decay]
-  return optax.join_schedules(parts, ends)
+  return _rise_then(peak, warmup, fall)
+
+
+def _rise_then(peak, warmup, then):
+  if not warmup:
+    return then
+  rise = optax.linear_schedule(0.0, peak, warmup)
+  return optax.join_schedules([rise, then], [warmup])
 
 
 def decay_mask(params: Any):
@@ -119,9 +119,8 @@ def make(fields: config_dict.ConfigDict) -> optax.GradientTransformation:
 def _scale_by_trust_ratio(updates, params):
   """Scales the update of each matrix to the norm of its weights, for LAMB.
 
-  As in the published runs of BERT (arXiv 1904.00962, algorithm 2, with the
-  identity as its function of the norm): biases and LayerNorm keep their update,
-  and queries, keys and values have a ratio each.
+  As in the published runs of BERT (arXiv 1904.00962, algorithm 2): biases and
+  LayerNorm keep their update; queries, keys and values have a ratio each.
   """
 
   def scale(name, update, weights):
@@ -137,32 +136,29 @@ def _scale_by_trust_ratio(updates, params):
   return param_names.map_named(scale, updates, params)
 
 
-def _find_frozen(freeze: str, names: list[str]) -> set[str]:
-  frozen = {name for name in names if freeze and re.search(freeze, name)}
-  if freeze and len(frozen) in (0, len(names)):
+def _freeze(pattern: str, grads: Any) -> Any:
+  """Sets the gradients of the parameters that `optimizer.freeze` names to 0."""
+  names = list(param_names.flatten(grads))
+  frozen = {name for name in names if pattern and re.search(pattern, name)}
+  if pattern and len(frozen) in (0, len(names)):
     raise errors.UserError(
-      f'optimizer.freeze={freeze!r} is found in '
+      f'optimizer.freeze={pattern!r} is found in '
       f'{"every" if frozen else "no"} name of a parameter; names are '
       f'{errors.listing(names)}.'
     )
-  return frozen
-
-
-def _freeze(freeze: str, grads: Any, params: Any = None):
-  del params
-  frozen = _find_frozen(freeze, list(param_names.flatten(grads)))
   return param_names.map_named(
     lambda name, g: jnp.zeros_like(g) if name in frozen else g, grads
   )
 
 
-def _freeze_named(freeze):
+def _freeze_named(pattern):
   def init(params):
-    _freeze(freeze, params)  # refuses the pattern before any update
+    _freeze(pattern, params)  # refuses the pattern before any update
     return optax.EmptyState()
 
   def update(updates, state, params=None):
-    return _freeze(freeze, updates, params), state
+    del params
+    return _freeze(pattern, updates), state
 
   return optax.GradientTransformation(init, update)
 
@@ -175,7 +171,7 @@ def make_clip(fields: config_dict.ConfigDict):
   if fields.clip_unit == 'batch':
     return None
   clip = _clip(fields.clip_norm)
-  return lambda grads: clip(_freeze(fields.freeze, grads), None)
+  return lambda grads: clip(_freeze(fields.freeze, grads))
 
 
 def _clip(most: float):
@@ -185,7 +181,7 @@ def _clip(most: float):
   the whole gradient; a product is fused into the passes that read it.
   """
 
-  def clip(grads, params):
+  def clip(grads, params=None):
     del params
     norm = optax.tree.norm(grads)
     factor = jnp.where(norm < most, 1.0, most / norm)

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +54,6 @@ class Program:
 
   @property
   def title(self) -> str:
-    """Returns the program's name for use in a sentence."""
     if self.phase is None:
       return self.name
     return f'{self.name} of phase {self.phase} at length {self.length}'
@@ -103,8 +102,9 @@ def list_phase(
   """
   _, shapes, layout = plan_initial_state(config.optimizer, objective, mesh)
   state = jax.tree.map(_place, shapes, layout)
-  key = jax.eval_shape(lambda: step.run_key(0, config.rng))
-  rows = device_mesh.row_sharding(mesh)
+  whole, rows = device_mesh.replicate(mesh), device_mesh.row_sharding(mesh)
+  key = _place(jax.eval_shape(lambda: step.run_key(0, config.rng)), whole)
+  rates = _place(jax.ShapeDtypeStruct((step.BLOCK,), jnp.float32), whole)
   batch, held_out = (
     jax.tree.map(lambda x: _place(x, rows), objective.batch_shapes(sizes, size))
     for sizes, size in (
@@ -112,19 +112,13 @@ def list_phase(
       (objective.evaluate_as(phase), phase.eval_batch_size),
     )
   )
-  make = functools.partial(Program, phase=phase.number, length=phase.seq_length)
   train = step.jit_train(config.optimizer, objective, phase, mesh)
   evaluate = step.jit_eval(objective, mesh)
-  key, rates = (
-    _place(x, device_mesh.replicate(mesh))
-    for x in (key, jax.ShapeDtypeStruct((step.BLOCK,), jnp.float32))
-  )
-  found = [make(EVALUATE, evaluate, (state.params, held_out))]
-  if phase.steps:
-    found.insert(0, make(TRAIN, train, (state, batch, key, rates)))
+  listed = [(TRAIN, train, (state, batch, key, rates))] * bool(phase.steps)
+  listed.append((EVALUATE, evaluate, (state.params, held_out)))
   if _hosts(mesh) > 1:
-    found.append(make(COUNT, distributed.sum_of, (batch['input_mask'],)))
-  return found
+    listed.append((COUNT, distributed.sum_of, (batch['input_mask'],)))
+  return [Program(*x, phase.number, phase.seq_length) for x in listed]
 
 
 def plan_initial_state(
@@ -149,8 +143,7 @@ def _hosts(mesh) -> int:
   return len({device.process_index for device in mesh.devices.flat})
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
   """The result of compiling a program: an executable, or an error."""
 
   program: Program
@@ -187,13 +180,13 @@ def compile_all(
     running = [pool.submit(_compile, program, known) for program in listed]
     for _ in concurrent.futures.as_completed(running):
       bar.update(1)
-    found = [x.result() for x in running]
-  slowest, seconds = max(found, key=lambda x: x[1])
+    results = [x.result() for x in running]
+  slowest, seconds = max(results, key=lambda x: x[1])
   say(
     f'compiled {count} in {time.monotonic() - start:.0f} s, the '
     f'{slowest.program.title} in {seconds:.0f}'
   )
-  return [outcome for outcome, _ in found]
+  return [outcome for outcome, _ in results]
 
 
 def _compile(program: Program, known: dict) -> tuple[Outcome, float]:
@@ -202,26 +195,20 @@ def _compile(program: Program, known: dict) -> tuple[Outcome, float]:
     lowered = program.lower()
     # Phases may have the same program, which is compiled once.
     own: concurrent.futures.Future = concurrent.futures.Future()
-    found = known.setdefault((program.name, lowered.as_text()), own)
-    if found is own:
+    first = known.setdefault((program.name, lowered.as_text()), own)
+    if first is own:
       try:
         own.set_result(lowered.compile())
       except Exception as problem:
         own.set_exception(problem)
-    executable = found.result()
+    executable = first.result()
   except Exception as problem:  # lowering a kernel can raise any type
     error = problem
   return Outcome(program, executable, error), time.monotonic() - start
 
 
-@dataclasses.dataclass(frozen=True)
-class Result:
-  """The compiled programs of a phase, or of the run's start.
-
-  Attributes:
-    how: as they compute.
-    outcomes: the result for each program.
-  """
+class Result(NamedTuple):
+  """The programs of a phase, or of the run's start, and how they compute."""
 
   how: Compute
   outcomes: list[Outcome]
@@ -245,43 +232,35 @@ def compile_run(
     {phase: result}, a phase for each length of its batches, see
     `task.split_by_length`; the result of `start` has the key None.
   """
-  device = mesh.devices.flat[0]
-  where = device, mesh.shape['model']
-  left = {
-    p: tuning.list_candidates(
-      objective.how, objective.bert, *where, p.seq_length
-    )
+  device, model, how = mesh.devices.flat[0], mesh.shape['model'], objective.how
+  # Training steps, which take longest, begin first.
+  ways: dict[Phase | None, list[Compute]] = {
+    p: tuning.list_candidates(how, objective.bert, device, model, p.seq_length)
     for p in split_by_length(objective, phases)
   }
-  last = {None: (objective, start)}
+  ways[None] = [how]
   results: dict[Phase | None, Result] = {}
-  while last or left:
-    made = {p: objective.computed_as(how) for p, (how, *_) in left.items()}
-    # Training steps, which take longest, begin first.
+  while ways:
     listed = {
-      p: (computed, list_phase(config, computed, mesh, p))
-      for p, computed in made.items()
-    } | last
-    together = [program for _, own in listed.values() for program in own]
+      p: list_phase(config, objective.computed_as(way), mesh, p) if p else start
+      for p, (way, *_) in ways.items()
+    }
+    together = [program for own in listed.values() for program in own]
     outcomes = iter(compile_all(together, device.platform, say))
-    for phase, (computed, own) in listed.items():
-      done = [next(outcomes) for _ in own]
-      results[phase] = Result(computed.how, done)
-    left, last = (
-      {
-        phase: others
-        for phase, (_, *others) in left.items()
-        if _must_try_again(phase, results[phase].outcomes, others, say)
-      },
-      {},
-    )
+    for p, own in listed.items():
+      results[p] = Result(ways[p][0], [next(outcomes) for _ in own])
+    ways = {
+      p: others
+      for p, (_, *others) in ways.items()
+      if p and others and _must_try_again(p, results[p].outcomes, say)
+    }
   return results
 
 
-def _must_try_again(phase, outcomes, others, say) -> bool:
+def _must_try_again(phase, outcomes, say) -> bool:
   """Returns whether a program was refused, here or on another host; says so."""
   refused = [outcome for outcome in outcomes if outcome.refused]
-  if not distributed.find_largest(bool(refused)) or not others:
+  if not distributed.find_largest(bool(refused)):
     return False
   where = 'on another host'
   if refused:
@@ -311,14 +290,14 @@ def describe_problem(outcome: Outcome) -> str | None:
   """Returns why a program was not compiled and what to do; None if it was."""
   if outcome.error is None:
     return None
-  if outcome.shortage:
-    return shortage.describe(
-      outcome.shortage, outcome.program.phase is not None
+  of_phase = outcome.program.phase is not None
+  if missing := outcome.shortage:
+    return shortage.describe(missing.needed, missing.available, of_phase)
+  advice = 'please report this'
+  if of_phase:
+    advice = (
+      'try compute.attention=auto and compute.xla_options=auto, then '
+      'compute.attention=xla'
     )
-  problem = f'is refused by the compiler: {errors.first_line(outcome.error)}'
-  if outcome.program.phase is None:  # no attention in it
-    return f'{problem}; please report this'
-  return (
-    f'{problem}; try compute.attention=auto and compute.xla_options=auto, then '
-    'compute.attention=xla'
-  )
+  line = errors.first_line(outcome.error)
+  return f'is refused by the compiler: {line}; {advice}'

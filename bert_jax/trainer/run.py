@@ -34,7 +34,7 @@ class Stop:
     self.timer = hang.Timer()
     self._agreed = 0
     self._vote = None
-    self._asked = self.save = False
+    self.save = False
 
   @property
   def signum(self) -> int | None:
@@ -57,18 +57,15 @@ class Stop:
       self.save = due
       return
     before, of_mesh = self._vote, distributed.votes(mesh)
-    # Not again before the answer, which comes when the next vote is under way.
-    vote = 2 * (self._own.signum or 0) + (due and not self._asked)
-    self._asked = due
+    vote = 2 * (self._own.signum or 0) + due
     mine = np.full(jax.local_device_count(), vote, np.int32)
     # jax's guard takes this explicit transfer for implicit.
     with jax.transfer_guard_host_to_device('allow'):
-      found = jax.make_array_from_process_local_data(of_mesh.sharding, mine)
-    self._vote = distributed.largest_of(found)
+      votes = jax.make_array_from_process_local_data(of_mesh.sharding, mine)
+    self._vote = distributed.largest_of(votes)
     if before is not None:
       self._agreed, save = divmod(int(jax.device_get(before)), 2)
       self.save = bool(save)
-      self._asked &= not self.save
 
 
 # Updates before the trace: the first ones also touch memory and fill queues.
@@ -94,35 +91,26 @@ class Profile:
   ):
     self._directory = paths.trace(workdir)
     first = done + _WARM_UP + 1
-    last = first + updates if distributed.is_first() else first
-    self._span = range(first, last)
+    self._span = range(first, first + updates * distributed.is_first())
     self._meter, self._bar = meter, bar
     self._newest = done
-    self._files = contextlib.ExitStack()
+    self._trace = contextlib.ExitStack()
 
   @contextlib.contextmanager
   def update(self, number: int):
     """Marks the body as an update, and traces it if planned."""
     if self._span and number == self._span[0]:
-      self._start()
+      with self._meter.paused():
+        self._trace.enter_context(_tracing(self._directory))
     self._newest = number
     with jax.profiler.StepTraceAnnotation('step', step_num=number):
       yield
     if self._span and number == self._span[-1]:
       self._stop()
 
-  def _start(self):
-    options = jax.profiler.ProfileOptions()
-    options.python_tracer_level = 0  # each call of Python would slow the loop
-    with self._meter.paused():
-      storage.make_folder(self._directory)
-      mirror = contextlib.closing(log.Mirror(self._directory))
-      folder = self._files.enter_context(mirror).folder
-      jax.profiler.start_trace(folder, profiler_options=options)
-
   def _stop(self):
-    with self._meter.paused(), self._files:  # waits for the update
-      jax.profiler.stop_trace()
+    with self._meter.paused():  # waits for the update
+      self._trace.close()
     self._bar.write(
       f'profile of steps {self._span[0]:,} to {self._newest:,} in '
       f'{self._directory}; to look at it: pip install xprof, '
@@ -140,6 +128,16 @@ class Profile:
         self._stop()
     elif self._span and kind is None:
       self._bar.write(f'no profile: it begins after {_WARM_UP} steps')
+
+
+@contextlib.contextmanager
+def _tracing(directory):
+  options = jax.profiler.ProfileOptions()
+  options.python_tracer_level = 0  # each call of Python would slow the loop
+  storage.make_folder(directory)
+  with contextlib.closing(log.Mirror(directory)) as mirror:
+    with jax.profiler.trace(mirror.folder, profiler_options=options):
+      yield
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,11 +202,14 @@ class Run:
   report: Report
   stop: Stop
 
-  def must_save(self) -> bool:
-    """Returns whether the last checkpoint is too old, in process 0."""
+  def ask_ahead(self):
+    """Asks all processes whether to stop, or to save since minutes have gone."""
     seconds = 60 * self.plan.save_minutes
     waited = time.monotonic() - self.checkpoints.saved
-    return distributed.is_first() and 0 < seconds <= waited
+    due = distributed.is_first() and 0 < seconds <= waited
+    if due:  # asked once, though the answer comes when the next vote is made
+      self.checkpoints.saved = time.monotonic()
+    self.stop.ask_ahead(self.mesh, due)
 
   def save(self, step: int, state: Any):
     """Saves the state of a step, unless that was done.

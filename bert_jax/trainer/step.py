@@ -14,7 +14,7 @@ from ml_collections import config_dict
 from bert_jax.config import readings
 from bert_jax.model import precision
 from bert_jax.parallel import device_mesh, partition
-from bert_jax.trainer import device_rows, gradient
+from bert_jax.trainer import gradient
 from bert_jax.trainer.task import Objective, Phase
 
 BLOCK = 1024  # updates whose learning rates are on the devices at a time
@@ -78,11 +78,11 @@ def jit_eval(objective: Objective, mesh: Mesh):
 
 
 def _jit(objective, step, **options):
-  how, dtype = objective.how, objective.bert.dtype
+  how = objective.how
 
   @functools.wraps(step.func)
   def traced(*args):
-    with precision.set_products(how.matmul_precision, dtype):
+    with precision.set_products(how.matmul_precision, objective.bert.dtype):
       return step(*args)
 
   given = readings.get_xla_options(how.xla_options) or None
@@ -151,10 +151,10 @@ def eval_step(params: Any, batch: Any, *, objective: Objective, mesh: Mesh):
 
   def local(params, rows):
     sums, predictions = objective.compute(params, rows, None)
-    return device_rows.add_up(sums, mesh), predictions
+    return gradient.add_up(sums, mesh), predictions
 
-  params = device_rows.round_shards(params, mesh, objective.bert.dtype)
-  mapped = device_rows.map_rows(local, mesh, params, (P(), P('data')))
+  params = gradient.round_shards(params, mesh, objective.bert.dtype)
+  mapped = gradient.map_rows(local, mesh, params, (P(), P('data')))
   sums, predictions = mapped(params, batch)
   predictions = jax.lax.with_sharding_constraint(
     predictions, device_mesh.replicate(mesh)

@@ -1,6 +1,7 @@
 """The interface between the training loop and a task."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -40,13 +41,11 @@ class Phase:
 
 def list_phases(config: config_dict.ConfigDict) -> list[Phase]:
   """Returns the phases of a config in order."""
-  found, first = [], 0
-  for number, steps in enumerate(config.phases.steps):
-    names = 'seq_length', 'batch_size', 'accumulate', 'max_predictions'
-    sizes = {name: config.phases[name][number] for name in names}
-    found.append(Phase(number=number, first=first, steps=steps, **sizes))
-    first += steps
-  return found
+  c = config.phases
+  firsts = itertools.accumulate(c.steps, initial=0)
+  sizes = c.seq_length, c.batch_size, c.accumulate, c.max_predictions
+  each = zip(itertools.count(), firsts, c.steps, *sizes, strict=False)
+  return [Phase(*numbers) for numbers in each]
 
 
 def use_longest(phase: Phase) -> tuple[int, ...]:
@@ -117,11 +116,9 @@ def split_by_length(objective: Objective, phases: list[Phase]) -> list[Phase]:
 def count_work(
   objective: Objective, phases: list[Phase], step: int
 ) -> dict[str, float]:
-  """Returns the work of a run's first `step` updates.
+  """Returns `tokens`, with padding, and `flops` of a run's first `step` updates.
 
-  Returns:
-    `tokens`, with padding, and `flops`, see `Objective.flops`; as if all
-    batches had the length of their phase.
+  As if all batches had the length of their phase.
   """
   done = [(x, min(max(step - x.first, 0), x.steps)) for x in phases]
   return {

@@ -21,14 +21,11 @@ _HOPPER = 'h100', 'h100-pcie', 'h100-nvl', 'h200', 'h200-nvl'
 # Compiler options by chip (`chips.Chip.name`).
 _XLA_OPTIONS = {
   # 17.50 M cycles instead of 17.84 M (BASE, S=128, four layers), since more
-  # inputs of the backward pass are prefetched. No change above 0.2 % for S=512,
-  # for LARGE, on v4 and on v5p.
+  # inputs of the backward pass are prefetched.
   'v5e': {'xla_tpu_enforce_prefetch_fifo_order': 'true'},
-  # The first: cuBLAS computes all products, and adds the biases
-  # (`encoder.Dense`), which on an H200 takes 61 us less for the queries, keys and
-  # values of 16,384 tokens of LARGE. The second: numbers below 1e-38 become zero,
-  # as on TPUs, so 2^x is one instruction instead of four, and attention of these
-  # tokens, in rows of 512, takes 564 us instead of 599, forward and backward.
+  # cuBLAS computes all products, and adds the biases (`encoder.Dense`); and
+  # numbers below 1e-38 become zero, as on TPUs, so 2^x is one instruction, not
+  # four: on an H200, attention of LARGE takes 564 us instead of 599.
   **dict.fromkeys(
     _HOPPER, {'xla_gpu_enable_triton_gemm': 'false', 'xla_gpu_ftz': 'true'}
   ),
@@ -62,12 +59,10 @@ def apply(how: Compute, bert: BertConfig) -> BertConfig:
 def list_candidates(
   how: Compute, bert: BertConfig, device: jax.Device, model: int, length: int
 ) -> list[Compute]:
-  """Returns ways to compute a phase, in the order to try them.
+  """Returns ways to compute a phase, as `resolve`, in the order to try them.
 
   The first is the fastest. If its kernels or options come from `auto`, the next
   one does without, in case this version of the compiler rejects them.
-
-  Args and raises: as `resolve`.
   """
   where = bert, device, model, length
   ways = [resolve(how, *where)]
@@ -92,7 +87,8 @@ def resolve(
     model: devices over which a layer is split, `mesh.model`.
     length: S, tokens per sequence of the phase.
   """
-  attention, heads, options = how.attention, how.heads, how.xla_options
+  changes = {}
+  attention = how.attention
   if attention == 'auto':
     attention = _choose_attention(bert, device, model, length)
   elif attention not in ('xla', 'recompute'):
@@ -100,27 +96,20 @@ def resolve(
       raise errors.UserError(
         f'compute.attention={attention} {cannot}; use compute.attention=auto.'
       )
-  if heads == 'auto':
-    heads = _choose_heads(attention, device, model)
-  elif heads != 'separate' and model > 1:
+  if how.heads == 'auto':
+    changes['heads'] = _choose_heads(attention, device, model)
+  elif how.heads != 'separate' and model > 1:
     raise errors.UserError(
-      f'compute.heads={heads} cannot be split by mesh.model={model}; use '
+      f'compute.heads={how.heads} cannot be split by mesh.model={model}; use '
       'compute.heads=auto.'
     )
-  last_layer = how.last_layer
-  if last_layer == 'auto':
-    last_layer = _choose_last_layer(bert, device, model)
-  if options == 'auto':
+  if how.last_layer == 'auto':
+    changes['last_layer'] = _choose_last_layer(bert, device, model)
+  if how.xla_options == 'auto':
     chip = chips.find(device.device_kind)
     given = _XLA_OPTIONS.get(chip.name, {}) if chip else {}
-    options = ' '.join(f'{k}={v}' for k, v in given.items())
-  return dataclasses.replace(
-    how,
-    attention=attention,
-    heads=heads,
-    last_layer=last_layer,
-    xla_options=options,
-  )
+    changes['xla_options'] = ' '.join(f'{k}={v}' for k, v in given.items())
+  return dataclasses.replace(how, attention=attention, **changes)
 
 
 def tune(objective: Objective, mesh: Mesh, length: int) -> Objective:
@@ -151,12 +140,9 @@ def find_advice(how: Compute, dtype: str, device: jax.Device) -> str | None:
 def _choose_attention(bert, device, model, length) -> str:
   """Returns the fastest attention that supports the model.
 
-  On GPUs by count of bytes: `flash` moves only the activations, `xla` and
-  `recompute` also scores in float32, about ten times. In LARGE, the scores are
-  0.13 GB a layer for 128 rows of 128 tokens, and 0.54 for 32 of 512. NVIDIA's own
-  kernels (`jax.nn.dot_product_attention` by cuDNN) are no faster on an H200: without
-  dropout, which they do not have for us, 329 us forward and backward for the former
-  rows and 529 for the latter, `flash` 226 and 521 with the gradients of biases.
+  On GPUs, `flash` moves only the activations, the others also scores in float32,
+  ten times as much. NVIDIA's own kernels (`jax.nn.dot_product_attention` by cuDNN)
+  have no dropout for us, and are no faster on an H200.
   """
   for way in ('fused', 'flash'):
     if not _find_problem(way, bert, device, model, length):
@@ -168,18 +154,14 @@ def _choose_plain(bert, device, length) -> str:
   """Returns how attention is computed without kernels.
 
   Measured on a CPU (`a71d0fb:benchmarks/measure/attention.py`): with
-  `recompute`, a block of LARGE at length 512 takes 0.76 to 1.02 of the time, of
-  BASE at 256 0.98, since blocks stay in the cache; if a whole row's scores fit
-  there, it may be slower. On GPUs from length 256 on, the weights take more
-  memory than all else that a layer keeps. On TPUs it is slower: by the
-  compiler's estimate, BASE on v3:2x2 takes 390 ms at length 512 instead of 350
-  ms (and needs 4.2 GiB instead of 11.6).
+  `recompute`, a block of LARGE at length 512 takes 0.76 to 1.02 of the time,
+  since blocks stay in the cache. On GPUs from length 256 on, the weights take
+  more memory than all else that a layer keeps. On TPUs it is slower: BASE on
+  v3:2x2 would take 390 ms at length 512 instead of 350.
   """
   if device.platform == 'cpu':
-    recompute = 4 * bert.num_heads * length**2 > _CPU_CACHE
-  else:
-    recompute = device.platform == 'gpu' and length >= 256
-  return 'recompute' if recompute else 'xla'
+    return 'recompute' if 4 * bert.num_heads * length**2 > _CPU_CACHE else 'xla'
+  return 'recompute' if device.platform == 'gpu' and length >= 256 else 'xla'
 
 
 def _choose_heads(attention, device, model) -> str:
@@ -187,25 +169,21 @@ def _choose_heads(attention, device, model) -> str:
 
   `mesh.model` needs separate heads. Without our kernels they are faster on
   TPUs: 21.9 M estimated cycles instead of 23.2 M (v3, BASE, S=128, two layers).
-  On CPUs they are slower: XLA would transpose the gradients of such kernels,
-  and each pass of the optimizer would read them transposed. For the gradient of
-  a kernel it also transposes the output's gradient, in memory, unless rows have
-  one axis; a step of BERT-Tiny is a fifth faster with one axis. On a v5e:2x2,
-  BASE at length 128 would take 6 % more estimated cycles with it. On GPUs it is
-  what lets cuBLAS add the biases.
+  On CPUs XLA would transpose their gradients in memory, unless rows have one
+  axis, too: a step of BERT-Tiny is a fifth faster with it. On GPUs it is what
+  lets cuBLAS add the biases; on a v5e:2x2, BASE would take 6 % longer.
   """
-  tpu = device.platform == 'tpu' and attention != 'fused'
-  if model > 1 or tpu:
+  tpu = device.platform == 'tpu'
+  if model > 1 or (tpu and attention != 'fused'):
     return 'separate'
-  return 'flat' if device.platform == 'tpu' else 'rows'
+  return 'flat' if tpu else 'rows'
 
 
 def _choose_last_layer(bert, device, model) -> str:
   """Returns where the last layer is computed: all or predicted.
 
-  On a CPU, two layers with 20 predictions in 64 tokens take 0.88 of the time
-  with a hidden size of 128, 0.86 with 192. On other devices it was not measured.
-  Dropout would draw other random numbers.
+  On a CPU, two layers with 20 predictions in 64 tokens take 0.88 of the time.
+  On other devices it was not measured. Dropout would draw other random numbers.
   """
   drops = bert.dropout or bert.attention_dropout
   on_cpu = device.platform == 'cpu'

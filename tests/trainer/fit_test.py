@@ -19,19 +19,15 @@ from bert_jax.workdir import status
 from tests import training
 
 
-def steps_of(workdir, kind):
-  return [row['step'] for row in training.rows_of(workdir, kind)]
-
-
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
-  c = training.small_config(steps=(2, 4), checkpoint__every=3)
+  c = training.small_config(steps=(4, 2), checkpoint__every=3)
   whole = training.train(c, tmp_path / 'a')
-  training.train_until(c, tmp_path / 'b', step=4)
+  training.train_until(c, tmp_path / 'b', step=5)
   resumed = training.train(c, tmp_path / 'b')
   jax.tree.map(np.testing.assert_array_equal, whole, resumed)
   ends = [training.rows_of(tmp_path / x, 'checkpoint')[-1] for x in 'ab']
   assert ends[0]['fingerprint'] == ends[1]['fingerprint']
-  steps = steps_of(tmp_path / 'b', 'train')
+  steps = [row['step'] for row in training.rows_of(tmp_path / 'b', 'train')]
   assert steps == sorted(set(steps))
   facts = training.rows_of(tmp_path / 'b', 'run')[-1]
   assert (facts['devices'], facts['cores']) == (4, process_pool.count_cores())
@@ -88,7 +84,7 @@ def test_a_signal_before_the_first_update_ends_the_run(
   with pytest.raises(errors.Interrupted):
     training.train(training.small_config(), tmp_path)
   assert compiled == [True] * compiling
-  assert not steps_of(tmp_path, 'checkpoint')
+  assert not training.rows_of(tmp_path, 'checkpoint')
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """Tests of how gradients are added up over the devices."""
 
-import dataclasses
 import functools
 import re
+import types
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from bert_jax.parallel import collectives as collectives_of_rings
@@ -13,30 +15,21 @@ from bert_jax.parallel import device_mesh, partition
 from bert_jax.trainer import gradient, task
 from tests import training
 
-PARTS = 2
+
+def jit_gradient(update):
+  return jax.jit(functools.partial(gradient.compute, update=update))
 
 
-def gradient_of_four(clip_unit, model=1, fields=None, **changed):
-  """Returns (jitted function, arguments) of a batch, by default in `PARTS`.
-
-  Args:
-    fields: of the config, without dropout by default.
-    changed: fields of the update.
-  """
-  plain = {'model__dropout': 0.0, 'model__attention_dropout': 0.0}
-  c = training.small_config(**plain | (fields or {}))
-  c.optimizer.clip_unit = clip_unit
-  made, mesh = training.make_objective(c), device_mesh.make_mesh(model)
+def gradient_of_four(**fields):
+  """Returns (update, arguments) of a small model's batch on four devices."""
+  c = training.small_config(**fields)
+  made, mesh = training.make_objective(c), device_mesh.make_mesh()
   (phase,) = task.list_phases(c)
-  how = dataclasses.replace(
-    gradient.make_update(c.optimizer, made, phase, mesh),
-    **{'parts': PARTS, **changed},
-  )
-  function = functools.partial(gradient.compute, update=how)
   key = jax.device_put(jax.random.key(0), device_mesh.replicate(mesh))
-  params = jax.device_put(made.init(key), device_mesh.replicate(mesh))
+  params = jax.jit(made.init)(key)
   batch = device_mesh.put_batch(mesh, training.make_batch(0))
-  return jax.jit(function), (params, batch, key)
+  update = gradient.make_update(c.optimizer, made, phase, mesh)
+  return update, (params, batch, key)
 
 
 @pytest.fixture
@@ -53,43 +46,51 @@ def check_same(whole, found):
 
 
 def test_rings_of_devices_add_up_the_same(request):
-  function, arguments = gradient_of_four('batch')
-  _, whole = function(*arguments)
+  """Of a linear model, in two micro-batches."""
+
+  def compute(params, batch, key):
+    y = batch['x'] @ params['encoder']['layer_0']['mlp_in']['kernel']
+    return {'loss': jnp.sum(y**2)}, {}
+
+  linear = types.SimpleNamespace(
+    bert=types.SimpleNamespace(dtype='float32'),
+    losses=('loss',),
+    counts=lambda batch: {'loss': 16.0},
+    compute=compute,
+  )
+  mesh = device_mesh.make_mesh()
+  random = np.random.default_rng(0)
+  x, kernel = (random.normal(size=n).astype('f4') for n in ((16, 8), (8, 12)))
+  update = gradient.Update(linear, mesh, optax.identity(), parts=2)
+  params = {'encoder': {'layer_0': {'mlp_in': {'kernel': kernel}}}}
+  params = jax.device_put(params, device_mesh.replicate(mesh))
+  key = jax.device_put(jax.random.key(0), device_mesh.replicate(mesh))
+  arguments = params, device_mesh.put_batch(mesh, {'x': x}), key
+  _, whole = jit_gradient(update)(*arguments)
+  check_same(whole, [x.T @ (x @ kernel) / 8])
   request.getfixturevalue('rings')
-  function, arguments = gradient_of_four('batch')
-  program = function.lower(*arguments).compile()
+  program = jit_gradient(update).lower(*arguments).compile()
   assert 'collective-permute' in program.as_text()
   check_same(whole, program(*arguments)[1])
 
 
-def test_sums_beside_the_backward_pass_are_the_same(rings):
-  fields = {'model__num_layers': 2, 'model__dropout': 0.1}
-  fields['compute__remat'] = 'layer'
-  programs = []
-  for early in (False, True):
-    function, arguments = gradient_of_four(
-      'batch', fields=fields, parts=1, early=early
-    )
-    programs.append(function.lower(*arguments).compile())
-  late, early = (program(*arguments)[1] for program in programs)
-  check_same(late, early)
-  late, early = (x.as_text().count('collective-permute(') for x in programs)
-  assert late == early > 0
+def test_sums_beside_the_backward_pass_are_the_same(request):
+  update, arguments = gradient_of_four(
+    model__num_layers=2, model__dropout=0.1, compute__remat='layer'
+  )
+  assert update.early
+  _, whole = jit_gradient(update)(*arguments)  # by other collectives
+  request.getfixturevalue('rings')
+  program = jit_gradient(update).lower(*arguments).compile()
+  assert 'collective-permute(' in program.as_text()
+  check_same(whole, program(*arguments)[1])
 
 
-@pytest.mark.parametrize(
-  'fields, early',
-  [
-    ({}, True),
-    ({'phases__accumulate': (2,)}, False),
-  ],
-)
-def test_kernels_of_layers_are_summed_early_around_rings(
-  request, fields, early
-):
-  c = training.small_config(**fields)
+@pytest.mark.parametrize('parts, early', [(1, True), (2, False)])
+def test_kernels_of_layers_are_summed_early_around_rings(request, parts, early):
+  c = training.small_config(phases__accumulate=(parts,))
   made, mesh = training.make_objective(c), device_mesh.make_mesh()
-  params = made.init(jax.random.key(0))
+  params = jax.eval_shape(made.init, jax.random.key(0))
   (phase,) = task.list_phases(c)
 
   def names():
@@ -106,9 +107,8 @@ def test_kernels_of_layers_are_summed_early_around_rings(
 
 def test_words_are_gathered_in_bfloat16_and_their_gradients_added_in_float32():
   """A frequent word has the gradients of thousands of rows."""
-  fields = {'model__dtype': 'bfloat16'}
-  function, arguments = gradient_of_four('batch', fields=fields, parts=1)
-  text = function.lower(*arguments).as_text()
+  update, arguments = gradient_of_four(model__dtype='bfloat16')
+  text = jit_gradient(update).lower(*arguments).as_text()
   rows, size = arguments[0]['embeddings']['word']['embedding'].shape
   gathered = re.findall(r'stablehlo.all_gather.*-> tensor<(\S+)>', text)
   assert f'{rows}x{size}xbf16' in gathered

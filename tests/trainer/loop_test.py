@@ -1,4 +1,4 @@
-"""Tests of the updates of a phase."""
+"""Tests of the updates of a phase, and of held-out evaluation."""
 
 import dataclasses
 import gc
@@ -12,13 +12,19 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.parallel import distributed
+from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import pretrain
 from bert_jax.runtime import hang
+from bert_jax.trainer import loop
 from bert_jax.trainer.fit import fit
-from bert_jax.trainer.task import HELD_OUT
+from bert_jax.trainer.step import jit_eval
+from bert_jax.trainer.task import HELD_OUT, Rows
 from bert_jax.workdir import checkpoint, checkpoint_reader, integrity
 from tests import training
+
+
+def steps_of(workdir, kind):
+  return [row['step'] for row in training.rows_of(workdir, kind)]
 
 
 @pytest.fixture(scope='module')
@@ -56,33 +62,24 @@ def watched(tmp_path_factory):
     seen.while_evaluating.append(seen.timer._is_paused)
     return pretrain.derive(means)
 
-  c = training.small_config(steps=(4, 2))
-  made = training.make_task(
-    c,
-    make_batch,
-    derive=derive,
-    describe=lambda batch: seen.shown.append(len(batch['input_ids'])) or [],
-  )
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(checkpoint.Checkpoints, 'save', look_while_saving)
     patch.setattr(hang, 'Timer', Timer)
-    fit(c, made, str(seen.folder))
+    training.train(
+      training.small_config(steps=(4, 2)),
+      seen.folder,
+      batch=make_batch,
+      derive=derive,
+      describe=lambda batch: seen.shown.append(len(batch['input_ids'])) or [],
+    )
   return seen
 
 
 def test_a_run_logs_evaluates_and_saves(watched):
-  rows = {
-    kind: training.rows_of(watched.folder, kind)
-    for kind in ('train', 'eval', 'checkpoint')
-  }
-  assert {
-    kind: [row['step'] for row in found] for kind, found in rows.items()
-  } == {
-    'train': [1, 2, 3, 4, 5, 6],
-    'eval': [4, 6],
-    'checkpoint': [4, 6],
-  }
-  row = rows['train'][-1]
+  kinds = 'train', 'eval', 'checkpoint'
+  steps = [steps_of(watched.folder, kind) for kind in kinds]
+  assert steps == [[1, 2, 3, 4, 5, 6], [4, 6], [4, 6]]
+  row = training.rows_of(watched.folder, 'train')[-1]
   assert (
     row['sequences_per_second'] > row['tokens_per_second'] / training.LENGTH
   )
@@ -109,23 +106,8 @@ def test_each_step_of_work_arms_the_timer_and_saving_pauses_it(watched):
   assert set(watched.while_saving) == {True}
 
 
-def test_nothing_is_compiled_between_the_updates(tmp_path, monkeypatch):
-  counts = []
-
-  def look(own, whole):
-    counts.append(len(compiled))
-    return int(own.sum())
-
-  monkeypatch.setattr(distributed, 'sum_global', look)
-  c = training.small_config((4, 2), eval__every=2, checkpoint__every=60)
-  with training.noting_compilations() as compiled:
-    training.train(c, tmp_path)
-  assert counts[0] > 0 and counts == 6 * counts[:1]
-
-
 def test_the_end_of_a_phase_is_evaluated_by_it_even_if_cut_off(tmp_path):
-  c = training.small_config(steps=(2, 4), eval__every=2, checkpoint__every=2)
-  seen = []
+  c, seen = training.small_config(steps=(4, 2)), []
 
   def fail(phase, i, rows):
     raise OSError('the disk was pulled out')
@@ -137,9 +119,8 @@ def test_the_end_of_a_phase_is_evaluated_by_it_even_if_cut_off(tmp_path):
   with pytest.raises(OSError, match='pulled out'):
     training.train(c, tmp_path, eval_batch=fail)
   training.train(c, tmp_path, eval_batch=eval_batch)
-  assert seen == [0, 0, 1, 1, 1, 1]
-  steps = [row['step'] for row in training.rows_of(tmp_path, 'eval')]
-  assert steps == [2, 4, 6]
+  assert seen == [0, 0, 1, 1]
+  assert steps_of(tmp_path, 'eval') == [4, 6]
 
 
 def test_a_change_of_length_is_said_and_evaluated_at_both(tmp_path, capsys):
@@ -161,12 +142,11 @@ def test_a_change_of_length_is_said_and_evaluated_at_both(tmp_path, capsys):
 
 
 def test_a_trained_model_is_evaluated_before_its_first_update(tmp_path):
-  c = training.small_config(steps=(3,), eval__every=0, checkpoint__every=9)
+  c = training.small_config(eval__every=0, checkpoint__every=9)
   training.train_until(c, tmp_path, 1, evaluate_first=True)
   assert not checkpoint_reader.list_steps(str(tmp_path / 'checkpoints'))
   training.train(c, tmp_path, evaluate_first=True)  # from the start
-  steps = [row['step'] for row in training.rows_of(tmp_path, 'eval')]
-  assert steps == [0, 3]
+  assert steps_of(tmp_path, 'eval') == [0, 6]
 
 
 def test_a_signal_during_an_evaluation_does_not_wait_for_its_end(tmp_path):
@@ -215,14 +195,13 @@ def test_the_work_until_the_plateau_was_left_survives_a_resumption(
 def test_a_checkpoint_is_saved_when_the_last_one_is_minutes_old(tmp_path):
   c = training.small_config(checkpoint__every=60, checkpoint__minutes=1e-9)
   training.train(c, tmp_path)
-  rows = training.rows_of(tmp_path, 'checkpoint')
-  assert [r['step'] for r in rows] == [1, 2, 3, 4, 5, 6]
+  assert steps_of(tmp_path, 'checkpoint') == [1, 2, 3, 4, 5, 6]
 
 
-def make_judged_task(c, wanted, **changes):
-  """Returns a task whose score is best where a number of the model is `wanted`."""
+def make_judged(c):
+  """Returns an objective whose predictions are a number of the model."""
 
-  def make_objective(how=None):
+  def make(how=None):
     made = training.make_objective(c, how)
 
     def compute(params, batch, key):
@@ -230,18 +209,9 @@ def make_judged_task(c, wanted, **changes):
       rows = len(batch['input_ids'])
       return made.compute(params, batch, key)[0], jnp.full(rows, number)
 
-    return dataclasses.replace(
-      made, compute=compute, computed_as=make_objective
-    )
+    return dataclasses.replace(made, compute=compute, computed_as=make)
 
-  made = training.make_task(
-    c,
-    objective=make_objective(),
-    collect=lambda kept, phase, i, found: float(found[0]),
-    score=lambda kept: {'near': -abs(kept - wanted), 'number': kept},
-    **changes,
-  )
-  return dataclasses.replace(made, others={'test': made})
+  return make()
 
 
 def test_the_best_evaluation_is_the_result_whatever_happens(tmp_path):
@@ -249,16 +219,23 @@ def test_the_best_evaluation_is_the_result_whatever_happens(tmp_path):
     eval__every=2, checkpoint__every=5, checkpoint__keep=1
   )
   c.finetuning.select = 'best'
+  objective = make_judged(c)
 
   def run(name, wanted, batch=training.make_batch):
-    made = make_judged_task(c, wanted, batch=batch)
-    return fit(c, made, str(tmp_path / name))
+    made = training.make_task(
+      c,
+      batch,
+      objective=objective,
+      collect=lambda kept, phase, i, found: float(found[0]),
+      score=lambda kept: {'near': -abs(kept - wanted), 'number': kept},
+    )
+    made = dataclasses.replace(made, others={'test': made})
+    with training.sharing():
+      return fit(c, made, str(tmp_path / name))
 
   run('first', 0.0)
-  numbers = {
-    row['step']: row['number']
-    for row in training.rows_of(tmp_path / 'first', 'eval')
-  }
+  rows = training.rows_of(tmp_path / 'first', 'eval')
+  numbers = {row['step']: row['number'] for row in rows}
   # After the checkpoint of step 5, which knows of step 4.
   with pytest.raises(OSError, match='pulled out'):
     run('killed', numbers[4], training.fail_at(5))
@@ -272,3 +249,98 @@ def test_the_best_evaluation_is_the_result_whatever_happens(tmp_path):
   shutil.rmtree(folder / '4' / 'state' / 'd')
   with pytest.raises(integrity.Damaged):
     run('killed', numbers[4])
+
+
+class Program:
+  """Notes when it is called and when its results are read."""
+
+  def __init__(self):
+    self.events = []
+
+  def __call__(self, params, batch):
+    self.events.append(f'dispatch {batch}')
+    events = self.events
+
+    class Sum:
+      def __array__(self, dtype=None, copy=None):
+        events.append(f'read {batch}')
+        return np.array(float(batch))
+
+    return {'loss': (Sum(), 1.0)}, np.array([batch])
+
+
+def evaluate(program, batches, names=('', '')):
+  """Evaluates batches of parts of the data; keeps the predictions."""
+  rows = Rows(
+    eval_batch=None,
+    eval_batches=None,
+    name_eval_part=lambda phase, i: names[i],
+    collect=lambda kept, phase, i, found: [*(kept or []), (i, found.tolist())],
+  )
+  return loop.evaluate(program, None, batches, None, rows)
+
+
+def test_a_batch_is_computed_while_the_one_before_is_read():
+  program = Program()
+  totals, kept = evaluate(program, [3, 5])
+  assert totals == {'loss': [8.0, 2.0]}
+  assert program.events == ['dispatch 3', 'dispatch 5', 'read 3', 'read 5']
+  assert kept == [(0, [3]), (1, [5])]
+  assert evaluate(program, []) == ({}, None)
+
+
+def test_metrics_of_a_part_of_the_data_are_added_up_alone_too():
+  totals, _ = evaluate(Program(), [2, 3, 7, 8], ('', 'b', 'c', 'b'))
+  assert totals == {'loss': [20, 4], 'loss/b': [11, 2], 'loss/c': [7, 1]}
+
+
+def test_every_device_has_the_predictions_of_all_rows():
+  mesh, batch = device_mesh.make_mesh(), training.make_batch(3)
+
+  def compute(params, rows, key):
+    assert key is None
+    return {'loss': rows['input_ids'].sum()}, {'first': rows['input_ids'][:, 0]}
+
+  objective = dataclasses.replace(
+    training.make_objective(training.small_config()),
+    compute=compute,
+    counts=lambda rows: {'loss': rows['input_mask'].sum()},
+  )
+  params = {'nsp': {'bias': jnp.zeros(2)}}
+  rows = device_mesh.put_batch(mesh, batch)
+  sums, predictions = jit_eval(objective, mesh)(params, rows)
+  assert int(sums['loss'][0]) == batch['input_ids'].sum()
+  assert predictions['first'].is_fully_replicated
+  assert predictions['first'].tolist() == batch['input_ids'][:, 0].tolist()
+
+
+@pytest.mark.parametrize(
+  'loss, how, said',
+  [
+    (3.5, (3.091, False, 8), 'initial loss 3.500, expected 3.091'),
+    (0.25, (3.091, True, 8), 'initial loss 0.250; guessing costs 3.091'),
+    (9.0, (None, False, 8), 'initial loss 9.000'),
+    # Logits of variance 4,096 x 0.02 x 0.02, of which the loss has half.
+    (3.891, (3.091, False, 4096), 'initial loss 3.891, expected 3.091'),
+  ],
+)
+def test_what_is_said_of_the_first_loss(loss, how, said):
+  assert loop.check_first_loss(loss, *how) == said
+
+
+@pytest.mark.parametrize(
+  'loss, trained, size, tolerance',
+  [
+    (2.5, False, 8, 0.50),
+    (3.7, False, 8, 0.50),
+    (4.5, False, 4096, 1.32),
+    (float('nan'), False, 8, 0.50),
+    (float('nan'), True, 8, 0.50),
+  ],
+)
+def test_a_loss_far_from_that_of_guessing_is_an_error(
+  loss, trained, size, tolerance
+):
+  words = rf'guessing costs 3.091 \(\+-{tolerance:.2f}\); look at model.init'
+  with pytest.raises(errors.UserError, match=words):
+    loop.check_first_loss(loss, 3.091, trained, size)

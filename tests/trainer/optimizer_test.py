@@ -38,17 +38,13 @@ def test_rates_rise_fall_and_end_at_exactly_zero(decay_from, rates):
     assert float(rate(step)) == float(compiled(step)) == 0
 
 
-def test_decay_split_of_base_and_large():
-  for size, decayed, rest in (
-    ('base', 109_951_488, 154_940),
-    ('large', 335_869_952, 356_156),
-  ):
-    bert = config.model_config(config.pretraining(size))
-    shapes = models.shapes(bert, with_nsp=True)
-    mask = param_names.flatten(optimizer.decay_mask(shapes))
-    sizes = {n: x.size for n, x in param_names.flatten(shapes).items()}
-    assert sum(sizes[n] for n in sizes if mask[n]) == decayed
-    assert sum(sizes[n] for n in sizes if not mask[n]) == rest
+def test_decay_split_of_base():
+  bert = config.model_config(config.pretraining('base'))
+  shapes = models.shapes(bert, with_nsp=True)
+  mask = param_names.flatten(optimizer.decay_mask(shapes))
+  sizes = {n: x.size for n, x in param_names.flatten(shapes).items()}
+  assert sum(sizes[n] for n in sizes if mask[n]) == 109_951_488
+  assert sum(sizes[n] for n in sizes if not mask[n]) == 154_940
 
 
 def test_first_update_by_hand():
@@ -194,10 +190,14 @@ def test_first_update_of_lamb_is_that_of_its_published_code(corrected, most):
   c = config.pretraining('base').optimizer
   c.algorithm, c.bias_correction = 'lamb', corrected
   tx = optimizer.make(c)
-  own = jax.tree.map(jnp.float32, params)
-  found, _ = tx.update(jax.tree.map(jnp.float32, grads), tx.init(own), own)
-  for name, expected in by_lamb(params, grads, corrected).items():
-    np.testing.assert_allclose(found[name], expected, rtol=most, atol=1e-6)
+  expected, own = (
+    by_lamb(params, grads, corrected),
+    jax.tree.map(jnp.float32, params),
+  )
+  grads = jax.tree.map(jnp.float32, grads)
+  found, _ = jax.jit(tx.update)(grads, tx.init(own), own)
+  for name, x in expected.items():
+    np.testing.assert_allclose(found[name], x, rtol=most, atol=1e-6)
 
 
 @pytest.mark.parametrize(

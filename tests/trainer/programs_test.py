@@ -1,18 +1,22 @@
-"""The list of programs of a run: nothing else is compiled, and all lower."""
+"""The programs of a run: they are compiled, nothing else is, and all lower."""
 
 import functools
 import sys
 import types
 
 import jax
+import jax.numpy as jnp
 import pytest
 
-from bert_jax import tasks
+from bert_jax import errors
+from bert_jax.finetuning import batches
 from bert_jax.hardware import chips
 from bert_jax.ops import recomputed_attention
-from bert_jax.parallel import device_mesh
-from bert_jax.trainer import programs, task
+from bert_jax.parallel import device_mesh, distributed
+from bert_jax.trainer import programs, task, tuning
+from bert_jax.trainer.fit import fit
 from tests import lowering, training
+from tests.trainer.shortage_test import HBM
 
 
 def tpu(name):
@@ -81,19 +85,17 @@ def test_training_and_evaluation_of_each_config_lower(name, device):
     *slow(('squad', TPU), ('ner', TPU), ('squad', GPU)),
   ],
 )
-def test_training_and_evaluation_of_each_task_lower(name, device):
+def test_training_and_evaluation_of_each_task_lower(name, device, monkeypatch):
+  monkeypatch.setattr(batches, '_SHARES', (0.25,))  # two lengths for five
   c = lowering.make_config(name, 'size=tiny,num_layers=1,vocab_size=64')
   if device is GPU:
     c.model.dtype = 'bfloat16'  # what its kernels compute in
   found = lowering.lower(c, device, 4)
   [phase] = task.list_phases(c)
-  lengths = tasks.get(c).make_objective(c).lengths(phase)
-  assert len(lengths) == 5
-  assert set(found) == {
-    (program, length)
-    for program in (programs.TRAIN, programs.EVALUATE)
-    for length in lengths
-  }
+  lengths = batches.list_lengths(phase)
+  assert len(lengths) == 2
+  kinds = programs.TRAIN, programs.EVALUATE
+  assert {*found} == {(kind, n) for kind in kinds for n in lengths}
   check_kernels(found, device)
 
 
@@ -168,58 +170,43 @@ def test_auto_makes_on_gpus_no_array_of_all_pairs_of_tokens(
   assert ('<4x2x512x512x' in text) == (attention == 'xla')
 
 
-@pytest.fixture
-def compiled():
-  jax.clear_caches()
-  with training.noting_compilations() as names:
-    yield names
-
-
-def listed_names(c, without=()):
+def list_names(c):
   """Returns the names of the functions that the list of a run holds."""
   made, mesh = training.make_objective(c), device_mesh.make_mesh()
   listed = programs.list_start(c, made, mesh)
   for phase in task.list_phases(c):
     listed += programs.list_phase(c, made, mesh, phase)
-  return sorted(
-    f'jit({_name(p.jitted)})' for p in listed if p.name not in without
-  )
+  return sorted(f'jit({_name(p.jitted.__wrapped__)})' for p in listed)
 
 
-def check_compiled(compiled, expected):
-  """Asserts that what is expected was compiled, and no other function of ours.
-
-  Functions of jax, such as the one that makes a key, are let through.
-  """
-  assert sorted(x for x in compiled if x in expected) == expected
-  own = {
-    f'jit({name})'
-    for module in [
-      m for n, m in sys.modules.items() if n.startswith('bert_jax')
-    ]
-    for name in vars(module)
-  }
-  assert not {x for x in compiled if x not in expected} & own
-
-
-def test_a_run_compiles_what_is_in_the_list_and_nothing_else(
-  tmp_path, compiled
-):
-  c = training.small_config()
-  expected = listed_names(c)
-  # From a trained model, which is placed by a program of the list, too.
-  training.train(c, tmp_path, start=lambda new: (new, {}))
-  check_compiled(compiled, expected)
-
-
-def _name(jitted):
-  function = jitted.__wrapped__
-  partial = isinstance(function, functools.partial)
-  if partial and jax.__version_info__ < (0, 10):
-    return '<unknown>'  # to jax
+def _name(function):
   while isinstance(function, functools.partial):
     function = function.func
   return function.__name__
+
+
+def test_a_run_compiles_what_is_in_the_list_and_nothing_between_updates(
+  tmp_path, monkeypatch
+):
+  c, counts = training.small_config(eval__every=2), []
+  expected = list_names(c)
+  jax.clear_caches()
+
+  def look(own, whole):
+    counts.append(len(compiled))
+    return int(own.sum())
+
+  monkeypatch.setattr(distributed, 'sum_global', look)
+  # From a trained model, which is placed by a program of the list, too.
+  made = training.make_task(c, start=lambda new: (new, {}))
+  with training.noting_compilations() as compiled:
+    fit(c, made, str(tmp_path))
+  assert counts[0] > 0 and counts == 6 * counts[:1]
+  # Functions of jax, such as the one that makes a key, are let through.
+  assert sorted(x for x in compiled if x in expected) == expected
+  modules = [m for n, m in sys.modules.items() if n.startswith('bert_jax')]
+  own = {f'jit({name})' for module in modules for name in vars(module)}
+  assert not ({*compiled} - {*expected}) & own
 
 
 def test_programs_of_many_hosts_count_vote_and_gather(monkeypatch):
@@ -234,3 +221,107 @@ def test_programs_of_many_hosts_count_vote_and_gather(monkeypatch):
   alone = listed()
   monkeypatch.setattr(programs, '_hosts', lambda mesh: 2)
   assert listed() - alone == {programs.COUNT, programs.VOTE, programs.GATHER}
+
+
+def compile_run(c):
+  """Returns (result of the first phase, lines that were said)."""
+  said, mesh, phases = [], device_mesh.make_mesh(), task.list_phases(c)
+  results = programs.compile_run(
+    c, training.make_objective(c), mesh, [], phases, said.append
+  )
+  return results[phases[0]], said
+
+
+@pytest.fixture
+def lower(monkeypatch):
+  """Has `auto` choose kernels; takes what lowering a program does instead."""
+  monkeypatch.setattr(tuning, '_find_problem', lambda *args: None)
+  return lambda do: monkeypatch.setattr(programs.Program, 'lower', do)
+
+
+def test_a_kernel_that_is_refused_gives_way_loudly(lower):
+  plain = jax.jit(lambda x: x).lower(1.0)
+  tried = []
+
+  def refuse(program):
+    tried.append(program.name)
+    if len(tried) <= 2:  # the first way
+      raise NotImplementedError('no such kernel.\nMore of it')
+    return plain
+
+  lower(refuse)
+  result, said = compile_run(training.small_config())
+  assert result.how.attention == 'xla' and len(tried) == 4
+  executables = programs.get_executables(result.outcomes)
+  assert executables.keys() == {programs.TRAIN, programs.EVALUATE}
+  (warning,) = (line for line in said if 'WARNING' in line)
+  assert 'length 6 (training step: no such kernel)' in warning
+
+
+def test_a_program_that_phases_share_is_compiled_once():
+  def add(n):
+    return jax.jit(lambda x: x + n)
+
+  listed = [
+    programs.Program('step', add(n), (jnp.zeros(3),), phase, 6)
+    for phase, n in enumerate((1, 1, 2))
+  ]
+  outcomes = programs.compile_all(listed, 'cpu', print)
+  first, second, third = (x.executable for x in outcomes)
+  assert first is second and third is not first
+
+
+@pytest.mark.parametrize(
+  'error, raised, words',
+  [
+    (
+      NotImplementedError('no such kernel.\nMore of it'),
+      errors.UserError,
+      '^the training step of phase 0 at length 6 is refused .*: no such kernel; '
+      'try compute.attention=auto .*compute.attention=xla',
+    ),
+    (
+      jax.errors.JaxRuntimeError(HBM),
+      errors.UserError,
+      '^the training step of phase 0 at length 6 does not fit: it needs 20.50 '
+      'GiB of the 15.75 GiB of a device; raise phases.accumulate, set compute.remat=layer',
+    ),
+    (TypeError('ours'), TypeError, '^ours$'),  # a bug keeps its traceback
+  ],
+  ids=['refused', 'too large', 'bug'],
+)
+def test_no_plain_path_is_taken_where_it_would_not_help(
+  lower, error, raised, words
+):
+  def fail(program):
+    raise error
+
+  lower(fail)
+  asked = 'auto' if HBM in str(error) else 'fused'
+  result, said = compile_run(training.small_config(compute__attention=asked))
+  assert result.how.attention == 'fused'
+  assert not any('WARNING' in line for line in said)
+  with pytest.raises(raised, match=words):
+    programs.get_executables(result.outcomes)
+
+
+@pytest.mark.parametrize(
+  'title',
+  [
+    'the evaluation of phase 1 at length 6',
+    'the fingerprint',  # of each checkpoint
+  ],
+)
+def test_what_would_fail_later_is_known_before_the_first_step(
+  tmp_path, lower, title
+):
+  def fail(program):
+    if title == f'the {program.title}':
+      raise jax.errors.JaxRuntimeError('INTERNAL: broken')
+    return jax.jit(lambda x: x).lower(1.0)
+
+  lower(fail)
+  c = training.small_config((3, 3), compute__attention='xla')
+  with pytest.raises(errors.UserError, match=f'{title} is refused'):
+    fit(c, training.make_task(c), str(tmp_path))
+  assert not training.rows_of(tmp_path, 'train')

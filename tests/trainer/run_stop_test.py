@@ -1,5 +1,7 @@
 """Tests of the votes by which hosts stop and save together."""
 
+from unittest import mock
+
 import jax
 import pytest
 
@@ -16,22 +18,25 @@ def voting(monkeypatch):
   return run.Stop(own), own
 
 
-@pytest.mark.parametrize(
-  'due, saved',
-  [
-    # The vote of the second call is answered by the third; there is no second.
-    ([0, 1, 1, 0, 0], [0, 0, 1, 0, 0]),
-    # Who could not save votes again.
-    ([1, 1, 1, 1, 1, 1], [0, 1, 0, 1, 0, 1]),
-  ],
-)
-def test_a_checkpoint_is_saved_once_the_votes_are_counted(voting, due, saved):
+def test_a_checkpoint_is_saved_once_the_votes_are_counted(voting):
   asking, _ = voting
-  mesh, found = device_mesh.make_mesh(), []
-  for wanted in due:
-    asking.ask_ahead(mesh, bool(wanted))
-    found.append(asking.save)
-  assert found == saved
+  mesh, saved = device_mesh.make_mesh(), []
+  for due in (False, True, False, False):
+    asking.ask_ahead(mesh, due)
+    saved.append(asking.save)
+  assert saved == [False, False, True, False]
+
+
+def test_minutes_that_have_gone_are_voted_on_once(voting, monkeypatch):
+  asking, _ = voting
+  made, now = mock.MagicMock(stop=asking, mesh=device_mesh.make_mesh()), [100.0]
+  made.plan.save_minutes, made.checkpoints.saved = 1, 0.0
+  monkeypatch.setattr(run.time, 'monotonic', lambda: now[0])
+  saved = []
+  for now[0] in (100.0, 101.0, 102.0, 161.0, 162.0):
+    run.Run.ask_ahead(made)
+    saved.append(asking.save)
+  assert saved == [False, True, False, False, True]
 
 
 def test_a_signal_is_not_lost_beside_a_vote_to_save(voting):

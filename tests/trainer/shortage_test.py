@@ -10,31 +10,13 @@ from jax.sharding import PartitionSpec as P
 
 from bert_jax import errors
 from bert_jax.parallel import device_mesh
-from bert_jax.trainer import shortage, task
+from bert_jax.trainer import programs, shortage
 
 GIB = 2**30
-PHASE = task.Phase(1, 0, 9, 512, 32, 2, 76)
-
 HBM = (
   'RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.5G of '
   '15.75G hbm. Exceeded hbm capacity by 4.75G.'
 )
-
-
-@pytest.mark.parametrize(
-  'available, expected',
-  [
-    (13 * GIB, 4),  # 1 + 12: half of the 24
-    (12 * GIB, 8),
-    (7 * GIB, 8),
-    (4 * GIB, 16),
-    (3 * GIB, None),
-  ],
-)
-def test_the_least_number_of_micro_batches_that_fits(available, expected):
-  """16 rows per device, 8 in a micro-batch, which need 24 GiB."""
-  found = shortage.find_accumulate(PHASE, 2, GIB, 24 * GIB, available)
-  assert found == expected
 
 
 def make_program(arguments, temporary, output=0, alias=0):
@@ -60,20 +42,28 @@ def test_a_device_holds_its_share():
 
 
 @pytest.mark.parametrize('left', ['step and evaluation', 'evaluation'])
-def test_the_optimizer_stays_while_the_model_is_evaluated(monkeypatch, left):
+def test_the_optimizer_stays_while_the_model_is_evaluated(left):
   made = {
     'step': make_program(6 * GIB, 2 * GIB),
     'evaluation': make_program(2 * GIB, 4 * GIB),
   }
-  made = {name: made[name] for name in left.split(' and ')}
-  mesh = types.SimpleNamespace(shape={'data': 1})
+  outcomes = [
+    programs.Outcome(programs.Program(x, None, (), 1, 512), made[x], None)
+    for x in left.split(' and ')
+  ]
   where = SingleDeviceSharding(jax.devices()[0])
   state = [jax.ShapeDtypeStruct((6, GIB), jnp.uint8, sharding=where)]
-  monkeypatch.setattr(shortage, '_get_limit', lambda mesh: 10 * GIB)
-  shortage.check('none', PHASE, made, state, mesh)
-  monkeypatch.setattr(shortage, '_get_limit', lambda mesh: 9 * GIB)
-  with pytest.raises(errors.UserError, match='the evaluation .* needs 10.00 G'):
-    shortage.check('none', PHASE, made, state, mesh)
+
+  def check(most):
+    stats = {'bytes_limit': most * GIB}
+    device = types.SimpleNamespace(platform='gpu', memory_stats=lambda: stats)
+    mesh = types.SimpleNamespace(local_devices=[device])
+    shortage.check(outcomes, state, mesh)
+
+  check(10)
+  said = 'evaluation of phase 1 at length 512 does not fit: it needs 10.00 GiB'
+  with pytest.raises(errors.UserError, match=said):
+    check(9)
 
 
 def test_needed_memory_is_that_of_arguments_results_and_temporaries():
