@@ -18,10 +18,7 @@ from bert_jax.ops import (
   dropout,
   dropout_rate,
   early_sums,
-  elementwise,
-  gelu_kernels,
   layer_norm,
-  normalisation_kernels,
   tied_decoder,
 )
 from bert_jax.ops.elementwise import add_bias
@@ -65,39 +62,8 @@ class Dense(nn.Module):
     return y, bias
 
 
-def _has_kernels(config: bert_config.BertConfig) -> bool:
-  """Returns whether NVIDIA GPUs use our kernels beside those of attention.
-
-  Where a compiler refuses kernels, those of attention are not used either: the
-  next way to compute the step has none at all, see `trainer/tuning.py`.
-  """
-  return config.attention == 'flash'
-
-
-def make_norm(config: bert_config.BertConfig, name: str):
-  how = config.norm_epsilon, config.dtype, _has_kernels(config)
-  return layer_norm.LayerNorm(*how, name=name)
-
-
-def _activate(config: bert_config.BertConfig, x: jax.Array, bias: jax.Array):
-  kernels = _has_kernels(config) and gelu_kernels.supports(x)
-  if kernels and config.activation == 'gelu_tanh':
-    return elementwise.add_bias_and_gelu(x, bias)
-  x = add_bias(x, bias, config.flat_rows)
-  return bert_config.ACTIVATIONS[config.activation](x)
-
-
-def _add_and_normalise(config, norm, drop, x, update, bias, deterministic):
-  """Returns norm(x + drop(update + bias)); arrays are [B, S, D], bias [D]."""
-  fits = normalisation_kernels.supports_sum(x, update)
-  if not (_has_kernels(config) and fits):
-    update = add_bias(update, bias, config.flat_rows)
-    return norm(x + drop(update, deterministic))
-  key, keep, kept = drop.make_key(deterministic), 256, None
-  if key is not None:
-    keep = dropout_rate.count_kept(config.dropout)
-    kept = normalisation_kernels.draw_kept(key, update.shape, keep)
-  return norm(x, layer_norm.Update(update, bias, kept), keep)
+def make_norm(config: bert_config.BertConfig, name: str | None):
+  return layer_norm.LayerNorm(config.norm_epsilon, config.dtype, name=name)
 
 
 def _init_words(config: bert_config.BertConfig):
@@ -166,8 +132,7 @@ class SelfAttention(nn.Module):
       q = add_bias(*project.product(asking, slice(1)), c.flat_rows)
       kv = add_bias(*project.product(x, slice(1, 3)), c.flat_rows)
       mixed = attention.attend_from(q, kv, positions, tokens, key, c, sow)
-    # Not yet added: [B, S or R, D] and its bias.
-    return Dense(c, (c.hidden_size,), 2, name='out').product(mixed)
+    return Dense(c, (c.hidden_size,), 2, name='out')(mixed)  # [B, S or R, D]
 
 
 class Layer(nn.Module):
@@ -181,8 +146,9 @@ class Layer(nn.Module):
     c = self.config
 
     def mlp(y):
-      y = _activate(c, *Dense(c, (c.mlp_size,), name='mlp_in').product(y))
-      return Dense(c, (c.hidden_size,), name='mlp_out').product(y)
+      y = Dense(c, (c.mlp_size,), name='mlp_in')(y)
+      y = bert_config.ACTIVATIONS[c.activation](y)
+      return Dense(c, (c.hidden_size,), name='mlp_out')(y)
 
     def attend(y):
       return SelfAttention(c, name='attention')(
@@ -194,11 +160,9 @@ class Layer(nn.Module):
       drop = dropout.Dropout(c.dropout, name=f'{name}_drop')
       kept = take_rows(x, positions) if name == 'attention' else x
       if c.norm == 'post':
-        update = *sublayer(x), deterministic
-        x = _add_and_normalise(c, norm, drop, kept, *update)
+        x = norm(kept + drop(sublayer(x), deterministic))
       else:
-        update = add_bias(*sublayer(norm(x)), c.flat_rows)
-        x = kept + drop(update, deterministic)
+        x = kept + drop(sublayer(norm(x)), deterministic)
     return x
 
 

@@ -7,12 +7,13 @@ on a TPU, each elementwise operation counts: GELU's gradient takes 14, with
 """
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
 
-from bert_jax.ops import gelu_kernels, triton_calls
-from bert_jax.ops.gelu_kernels import CUBIC, LINEAR
+_LINEAR = math.sqrt(2 / math.pi)
+_CUBIC = 0.044715 * _LINEAR
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -96,45 +97,12 @@ def _gelu_backward(x, gradient):
 
 
 def _inner(x):
-  return x * (LINEAR + CUBIC * (x * x))
+  return x * (_LINEAR + _CUBIC * (x * x))
 
 
 def _grow(x):
   """Returns x times the derivative of tanh's argument."""
-  return x * (LINEAR + 3 * CUBIC * (x * x))
+  return x * (_LINEAR + 3 * _CUBIC * (x * x))
 
 
 gelu_tanh.defvjp(_gelu_forward, _gelu_backward)
-
-
-@jax.custom_vjp
-def add_bias_and_gelu(x: jax.Array, bias: jax.Array):
-  """Returns `gelu_tanh` of x [..., F] plus bias [F], for NVIDIA GPUs.
-
-  Args:
-    x: what `gelu_kernels` supports.
-  """
-  return _add_bias_and_gelu_forward(x, bias)[0]
-
-
-def _add_bias_and_gelu_forward(x, bias):
-  x = add_bias(x, bias, True)
-  y = triton_calls.choose(gelu_kernels.forward, gelu_tanh, x)
-  return y, (x, bias)
-
-
-def _add_bias_and_gelu_backward(kept, gradient):
-  x, bias = kept
-
-  def plain(x, gradient):
-    (found,) = _gelu_backward(x, gradient)
-    rows = tuple(range(found.ndim - 1))
-    return found, jnp.sum(found, rows, dtype=jnp.float32)
-
-  dx, dbias = triton_calls.choose(gelu_kernels.backward, plain, x, gradient)
-  return dx, dbias.astype(bias.dtype)
-
-
-add_bias_and_gelu.defvjp(
-  _add_bias_and_gelu_forward, _add_bias_and_gelu_backward
-)

@@ -107,7 +107,7 @@ def draw_kept(key: jax.Array, shape: tuple[int, int, int], keep: int):
   b, h, s = shape
   words = b, h, s // _WORD, s
   if not dropout.is_threefry(key):
-    return kept_bits.draw(key, words, 'uint32', keep)
+    return kept_bits.draw(key, words, keep)
   kept = dropout.draw(key, (b, h, s, s)) < keep
   kept = kept.reshape(b, h, s // BLOCK, 4, 2, 8, s).astype(jnp.uint32)
   place = jnp.arange(_WORD, dtype=jnp.uint32).reshape(1, 1, 1, 4, 1, 8, 1)
@@ -149,7 +149,7 @@ _attend.defvjp(_attend_forward, _attend_backward)
 
 
 def _run(kernel, arrays, outputs, call, parts=1):
-  """Runs a kernel for each row, head and block: interpreted off GPUs.
+  """Runs a kernel for each row, head and block.
 
   Args:
     arrays: by the name of the kernel's argument; None are left out.
@@ -178,34 +178,20 @@ def _run(kernel, arrays, outputs, call, parts=1):
     ),
   }
 
-  def on(gpu, *values):
-    make_params = None
-    if gpu:
-      # Imported late: jax has announced its removal. Then the plain path is
-      # tried after this one, see `trainer/tuning.py`.
-      from jax.experimental.pallas import triton
+  names = *arrays, *outputs
 
-      # A block more at a time than there are would only take memory.
-      most = _STAGES_OF_128 if k == 128 else _STAGES
-      stages = min(most, s // BLOCK)
-      make_params = functools.partial(triton.CompilerParams, num_stages=stages)
-    return triton_calls.call(
-      triton_calls.by_name(functools.partial(kernel, call), *arrays, *outputs),
-      make_params,
-      _WARPS,
-      grid=(parts * s // BLOCK, h, b),
-      in_specs=[pl.BlockSpec(*specs[name]) for name in arrays],
-      out_specs=[pl.BlockSpec(*specs[name]) for name in outputs],
-      out_shape=[jax.ShapeDtypeStruct(*x) for x in outputs.values()],
-      name=f'flash{kernel.__name__}',
-    )(*values)
+  def body(*refs):
+    kernel(call, dict(zip(names, refs, strict=True)))
 
-  # Depends on the platform that is compiled for, even if it is absent here.
-  return jax.lax.platform_dependent(
-    *arrays.values(),
-    cuda=functools.partial(on, True),
-    rocm=functools.partial(on, True),  # not tried; never interpreted there
-    default=functools.partial(on, False),
+  # A block more at a time than there are would only take memory.
+  stages = min(_STAGES_OF_128 if k == 128 else _STAGES, s // BLOCK)
+  return triton_calls.call(
+    *(body, list(arrays.values()), _WARPS, stages),
+    grid=(parts * s // BLOCK, h, b),
+    in_specs=[pl.BlockSpec(*specs[name]) for name in arrays],
+    out_specs=[pl.BlockSpec(*specs[name]) for name in outputs],
+    out_shape=[jax.ShapeDtypeStruct(*x) for x in outputs.values()],
+    name=f'flash{kernel.__name__}',
   )
 
 

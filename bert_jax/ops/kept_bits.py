@@ -1,4 +1,4 @@
-"""Draws which numbers dropout keeps as bits, for kernels of NVIDIA GPUs.
+"""Draws which weights dropout keeps as bits, for `flash_attention`.
 
 XLA draws such a mask in three kernels, through bytes in memory; this is one
 kernel (Pallas through Triton), whose only memory traffic is the bits. As XLA's
@@ -17,7 +17,7 @@ from jax.experimental import pallas as pl
 
 from bert_jax.ops import triton_calls
 
-_BLOCK, _LEAST_BLOCK = 1024, 128  # numbers of a program of the kernel
+_BLOCK = 1024  # numbers, at most, of a program of the kernel
 _WARPS = 8
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 _STEPS = 0x9E3779B9, 0xBB67AE85  # of the key, from one round to the next
@@ -25,53 +25,40 @@ _ROUNDS = 10
 _BYTES = 0x01010101
 
 
-def draw(key: jax.Array, shape: tuple[int, ...], dtype: str, keep: int):
-  """Returns unsigned numbers, each bit of which is 1 with keep / 256.
+def draw(key: jax.Array, shape: tuple[int, ...], keep: int):
+  """Returns words of 32 bits, each of which is 1 with keep / 256.
 
   Args:
     key: of any kind; its two or more words are Philox's key and the upper half
       of its counter.
-    shape: of the result; the last axis is a multiple of 4.
-    dtype: of the result, uint8 or uint32.
+    shape: of the result, uint32; a multiple of 128 words.
     keep: 1 to 255.
   """
   data = jax.random.key_data(key).reshape(-1)
   data = jnp.pad(data, (0, max(0, 4 - len(data))))
-  count = math.prod(shape) * jnp.dtype(dtype).itemsize // 4
-  words = _draw_all(data, count=count, keep=keep)
-  return jax.lax.bitcast_convert_type(words, dtype).reshape(shape)
+  return _draw_all(data, shape=shape, keep=keep)
 
 
 # Traced once for all layers of a program.
-@functools.partial(jax.jit, static_argnames=('count', 'keep'), inline=True)
-def _draw_all(data, *, count, keep):
-  """Returns count words of 32 bits, with a kernel where there can be one."""
-  whole = jax.ShapeDtypeStruct((count,), jnp.uint32)
+@functools.partial(jax.jit, static_argnames=('shape', 'keep'), inline=True)
+def _draw_all(data, *, shape, keep):
+  count = math.prod(shape)
   block = math.gcd(count, _BLOCK)
-
-  def plain(data):
-    return _draw(keep, jax.lax.iota(jnp.uint32, count), data)
 
   def kernel(data, out):
     first = (pl.program_id(0) * block).astype(jnp.uint32)
     place = first + jax.lax.iota(jnp.uint32, block)
     out[...] = _draw(keep, place, data)
 
-  def by_kernel(data, make_params=None):
-    return triton_calls.call(
-      kernel,
-      make_params,
-      _WARPS,
-      grid=(count // block,),
-      in_specs=[pl.BlockSpec(data.shape, lambda i: (0,))],
-      out_specs=pl.BlockSpec((block,), lambda i: (i,)),
-      out_shape=whole,
-      name='draw_kept_bits',
-    )(data)
-
-  if block < _LEAST_BLOCK or not triton_calls.can_read(whole):
-    return plain(data)
-  return triton_calls.choose(by_kernel, plain, data)
+  words = triton_calls.call(
+    *(kernel, [data], _WARPS, None),
+    grid=(count // block,),
+    in_specs=[pl.BlockSpec(data.shape, lambda i: (0,))],
+    out_specs=pl.BlockSpec((block,), lambda i: (i,)),
+    out_shape=jax.ShapeDtypeStruct((count,), jnp.uint32),
+    name='draw_kept_bits',
+  )
+  return words.reshape(shape)
 
 
 def _draw(keep, place, data):
