@@ -8,6 +8,20 @@ import jax
 from jax.experimental import pallas as pl
 
 
+def find_problem() -> str | None:
+  """Says why this jax has no such kernels, and what that costs; None if it has."""
+  try:
+    from jax.experimental.pallas import triton
+  except ImportError:
+    return (
+      f"needs Pallas's Triton backend, which jax {jax.__version__} no longer "
+      'has: each step moves about ten times the bytes of attention '
+      '(docs/gpu.md); a jax below 0.13 has it'
+    )
+  del triton
+  return None
+
+
 def call(
   kernel: Callable, arrays: list, warps: int, stages: int | None, **options
 ):

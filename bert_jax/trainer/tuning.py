@@ -14,7 +14,7 @@ from bert_jax import errors
 from bert_jax.hardware import chips
 from bert_jax.model import parameters
 from bert_jax.model.bert_config import BertConfig
-from bert_jax.ops import flash_attention, fused_attention
+from bert_jax.ops import flash_attention, fused_attention, triton_calls
 from bert_jax.trainer.task import Compute, Objective
 
 _HOPPER = 'h100', 'h100-pcie', 'h100-nvl', 'h200', 'h200-nvl'
@@ -127,14 +127,18 @@ def describe(how: Compute) -> str:
 
 
 def find_advice(how: Compute, dtype: str, device: jax.Device) -> str | None:
-  """Says how a run's products would be faster; None if they are not slow."""
-  slow = dtype == how.matmul_precision == 'float32'
-  if device.platform == 'cpu' or not slow:
+  """Says how a run would be faster; None if nothing is known to be slow."""
+  if device.platform == 'cpu':
     return None
-  return (
-    f'products are in float32, which is slow on {device.device_kind}: '
-    '--config.model.dtype=bfloat16 is faster (docs/speed.md)'
-  )
+  if dtype == how.matmul_precision == 'float32':
+    return (
+      f'products are in float32, which is slow on {device.device_kind}: '
+      '--config.model.dtype=bfloat16 is faster (docs/speed.md)'
+    )
+  missing = None
+  if (device.platform, dtype, how.attention) == ('gpu', 'bfloat16', 'auto'):
+    missing = triton_calls.find_problem()
+  return missing and f'WARNING: slow: compute.attention=flash {missing}'
 
 
 def _choose_attention(bert, device, model, length) -> str:
@@ -203,6 +207,8 @@ def _find_problem(attention, bert, device, model, length) -> str | None:
   heads, size = bert.num_heads, bert.head_size
   if attention == 'fused':
     found = fused_attention.unsupported(length, heads, size, bert.dtype)
+  elif missing := triton_calls.find_problem():
+    return missing
   elif bert.dtype != 'bfloat16':  # it would not fit the registers
     found = f'model.dtype={bert.dtype}'
   else:

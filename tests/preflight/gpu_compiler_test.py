@@ -21,6 +21,10 @@ needs_compiler = pytest.mark.skipif(
   reason="needs 'bert_jax[gpu-compiler]'",
 )
 
+knows_the_end = pytest.mark.filterwarnings(
+  'ignore:The Pallas Triton backend is deprecated:DeprecationWarning'
+)
+
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch):
@@ -43,6 +47,7 @@ def examine_run(name, arguments=''):
 
 
 @needs_compiler
+@knows_the_end
 @pytest.mark.slow
 def test_every_program_of_a_run_is_compiled():
   report, where = examine_run('a100-40gb:4', 'batch_size=64')
@@ -66,6 +71,7 @@ def test_every_program_of_a_run_is_compiled():
 
 
 @needs_compiler
+@knows_the_end
 @pytest.mark.slow
 @pytest.mark.parametrize('name', ['a100-40gb', 'h200', 'rtx4090', 'rtx5090'])
 def test_attention_fits_the_shared_memory_of_a_gpu(name):

@@ -1,5 +1,6 @@
 """Tests of what `auto` stands for."""
 
+import sys
 import types
 
 import pytest
@@ -140,6 +141,18 @@ def test_slow_products_are_said_where_there_are_faster_ones(device):
   assert tuning.find_advice(how, 'bfloat16', device) is None
   how, *_ = ask('compute.matmul_precision=tensorfloat32')
   assert tuning.find_advice(how, 'float32', device) is None
+
+
+def test_a_jax_without_kernels_for_gpus_is_said(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'jax.experimental.pallas.triton', None)
+  monkeypatch.delattr('jax.experimental.pallas.triton', raising=False)
+  assert resolve('dtype=bfloat16', GPU, 512).attention == 'recompute'
+  how, *_ = ask()
+  said = tuning.find_advice(how, 'bfloat16', GPU)
+  assert said.startswith('WARNING: slow: compute.attention=flash needs Pallas')
+  assert tuning.find_advice(how, 'bfloat16', TPU) is None
+  with pytest.raises(errors.UserError, match='use compute.attention=auto'):
+    resolve('dtype=bfloat16,attention=flash', GPU, 512)
 
 
 def test_the_options_of_each_chip():
