@@ -63,15 +63,16 @@ def main() -> int:
 
 def _submit(directory, glue, config):
   """Prints the mean over tasks of GLUE, and writes what its leaderboard takes."""
-  from bert_jax.finetuning import leaderboard
+  from bert_jax.finetuning import outcome
   from bert_jax.finetuning.readers import splits
+  from bert_jax.finetuning.readers.glue import LEFT_OUT
 
-  best = {k: x for k, x in glue['tasks'].items() if k != leaderboard.LEFT_OUT}
+  best = {k: x for k, x in glue['tasks'].items() if k != LEFT_OUT}
   if best:
     print(f'mean over {", ".join(best)} (without WNLI): {glue["mean"]:.4f}')
   path = os.path.join(directory, 'submission.zip')
   runs = {k: os.path.join(directory, x['run']) for k, x in best.items()}
-  missing = leaderboard.write(path, runs, splits.get_source(config))
+  missing = outcome.write_leaderboard(path, runs, splits.get_source(config))
   if missing:
     print(f'submission.zip lacks {", ".join(missing)}, which GLUE asks for')
   if missing is not None:

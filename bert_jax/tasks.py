@@ -18,8 +18,6 @@ from bert_jax import errors
 from bert_jax.finetuning import (
   choices,
   classes,
-  completion,
-  label_sets,
   outcome,
   spans,
   starting,
@@ -78,7 +76,7 @@ def define(this: supervised.Supervised) -> Definition:
     check_input=functools.partial(training.check_input, this),
     prepare=lambda *_: None,  # files are read at each start
     open=functools.partial(training.open_data, this),
-    complete=completion.complete,
+    complete=starting.complete,
     make_task=functools.partial(training.make_task, this),
     finish=functools.partial(outcome.finish, this),
     make_objective=functools.partial(training.make_objective, this),
@@ -87,8 +85,11 @@ def define(this: supervised.Supervised) -> Definition:
 
 # The tasks of fine-tuning.
 SUPERVISED: dict[str, supervised.Supervised] = {
-  module.TASK.name: module.TASK
-  for module in (classes, label_sets, tags, choices, spans)
+  this.name: this
+  for this in (
+    *(classes.CLASSES, classes.SETS),
+    *(tags.TASK, choices.TASK, spans.TASK),
+  )
 }
 
 TASKS = {

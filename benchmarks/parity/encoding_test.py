@@ -13,7 +13,6 @@ from bert_jax.finetuning.readers import (
   glue,
   splits,
   squad,
-  table_files,
 )
 from bert_jax.model import classifier
 from bert_jax.tokenization import tokenizer
@@ -81,8 +80,7 @@ def test_swag(real, in_transformers):
   with open(path, encoding='utf-8', newline='') as file:
     there = list(csv.DictReader(file))
   columns = splits.Columns('sent1', 'sent2', 'ending', 'label')
-  table = table_files.read(path)
-  rows = choices.TASK.read_table(table, columns, True, examples.FIELDS)
+  rows = choices.TASK.read(path, columns, True)
   words = tokenizer.Tokenizer.load(vocab, True)
   split, _ = choices.TASK.encode(encode.How(words, LENGTH), rows, ())
   assert split.labels.tolist() == [int(row['label']) for row in there]

@@ -95,7 +95,7 @@ def finetuning(size: str = 'base') -> config_dict.ConfigDict:
   phase = {'seq_length': 128, 'steps': 1, 'batch_size': 32}
   phase |= {'accumulate': 1, 'max_predictions': 1}
   c.phases.update({name: (value,) for name, value in phase.items()})
-  # Filled in by the model's size and the data, see `finetuning.completion`.
+  # Filled in by the model's size and the data, see `finetuning.starting`.
   c.optimizer.update(learning_rate=0.0, warmup_steps=0)
   c.eval.every = 0
   c.checkpoint.update(every=500, keep=1, keep_every=0)

@@ -10,7 +10,7 @@ from scipy import special
 
 from bert_jax.experiments import plan
 from bert_jax.experiments.grid import Run
-from bert_jax.finetuning import span_answers, tags
+from bert_jax.finetuning import spans, tags
 from bert_jax.finetuning.readers import conll, splits, squad, table_files
 from bert_jax.runtime import cards, files
 from bert_jax.workdir import paths
@@ -49,7 +49,7 @@ def read_counts(run: Run, workdir: str) -> np.ndarray:
     asked = squad.read(splits.find_files(splits.get_source(run.config))['dev'])
     right = {x.id: [text for text, _ in x.answers] for x in asked.units}
     given = [right[x] for x in answers]
-    hits = span_answers.score([*answers.values()], given)[:, 1]
+    hits = spans.score([*answers.values()], given)[:, 1]
   else:
     rows = table_files.read(os.path.join(folder, 'dev.tsv')).rows
     both = [(x['label'], x['prediction']) for _, x in rows]

@@ -11,8 +11,8 @@ from ml_collections import config_dict
 
 from bert_jax import config_check, errors
 from bert_jax.config import FIELDS, flatten, set_field
-from bert_jax.finetuning import leaderboard
 from bert_jax.finetuning.readers import splits
+from bert_jax.finetuning.readers.glue import LEFT_OUT
 
 SEED = 'seed'
 GLUE = 'glue'  # the field
@@ -87,7 +87,7 @@ def _list_values(name, values, folder) -> list[str]:
       f'data.input={folder} has no task of GLUE; name the folder that its '
       'download script writes, with CoLA, MRPC and so on.'
     )
-  return [task for task in tasks if task != leaderboard.LEFT_OUT]
+  return [task for task in tasks if task != LEFT_OUT]
 
 
 def name_run(fields: Mapping[str, Any]) -> str:

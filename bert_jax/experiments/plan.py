@@ -12,7 +12,7 @@ from bert_jax import tasks
 from bert_jax.config import flatten
 from bert_jax.experiments import share
 from bert_jax.experiments.grid import Run, change, name_run
-from bert_jax.finetuning import completion
+from bert_jax.finetuning import starting, training
 from bert_jax.finetuning.readers import splits
 from bert_jax.runtime import storage
 from bert_jax.trainer import task
@@ -83,7 +83,7 @@ def _plan(path, fields, model) -> config_dict.ConfigDict:
   c.model.update({name: model.model[name] for name in _SIZES})
   c.data.vocab_size = model.data.vocab_size
   rows = _count_rows(c.task, splits.get_source(c))
-  epochs = c.finetuning.epochs or completion.choose(c, rows)[1]
+  epochs = c.finetuning.epochs or starting.choose(c, rows)[1]
   c.phases.steps = (max(1, int(epochs * rows / c.phases.batch_size[0])),)
   return c
 
@@ -91,8 +91,8 @@ def _plan(path, fields, model) -> config_dict.ConfigDict:
 @functools.cache
 def _count_rows(name: str, source: splits.Source) -> int:
   """Returns the number of training rows of a task's files."""
-  read = functools.partial(tasks.SUPERVISED[name].read_file, source)
-  return len(splits.read(source, read)['train'].units)
+  contents = training.read_contents(tasks.SUPERVISED[name], source)
+  return len(contents['train'].units)
 
 
 def describe(todo: Sequence[Run], directory: str, gflops: float) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax.experiments import grid
-from bert_jax.finetuning import leaderboard
+from bert_jax.finetuning.readers.glue import LEFT_OUT
 
 _ABOUT = 'fields', 'metric', 'mean'  # of a setting
 
@@ -93,9 +93,7 @@ def _summarise_glue(settings) -> dict[str, Any] | None:
     if x['values'] and x['mean'] >= tasks.get(task, x)['mean']:
       tasks[task] = {key: x[key] for key in _ABOUT}
       tasks[task]['run'] = max(x['values'], key=x['values'].__getitem__)
-  means = [
-    x['mean'] for task, x in tasks.items() if task != leaderboard.LEFT_OUT
-  ]
+  means = [x['mean'] for task, x in tasks.items() if task != LEFT_OUT]
   return {'tasks': tasks, 'mean': statistics.fmean(means) if means else None}
 
 

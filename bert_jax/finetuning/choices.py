@@ -15,7 +15,7 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.finetuning import encode, row_task, supervised
-from bert_jax.finetuning.readers import examples
+from bert_jax.finetuning.readers import examples, splits, table_files
 from bert_jax.parallel import row_keys
 
 INPUTS = 'input_ids', 'input_mask', 'segment_ids'
@@ -51,7 +51,7 @@ class Choices(row_task.RowTask):
   pipeline, auto = 'multiple-choice', 'MultipleChoice'
   predicts = 'which of several texts goes best with another'
   cut = 'choice'
-  needed = 'text', 'choices'
+  columns, needed = 3, ('text', 'choices')
 
   def list_labels(self, source, contents):
     """Returns (); rows of all files have equally many choices."""
@@ -61,11 +61,12 @@ class Choices(row_task.RowTask):
       raise errors.UserError(
         f'rows must have equally many choices, but of {said}; fill them up.'
       )
-    return super().list_labels(source, contents)
+    return ()
 
-  def read_table(self, table, columns, needs_label, asked):
+  def read(self, path, columns, labelled, asked=splits.FIELDS):
     """Returns the rows of a table; each `pair` is a tuple of all choices."""
-    rows = examples.choose_columns(table, columns, needs_label, asked)
+    table = table_files.read(path)
+    rows = examples.choose_columns(table, columns, labelled, asked)
     choices = _read_choices(table, columns.choices, asked.choices)
     units = [
       x._replace(pair=tuple(f'{x.pair or ""} {y}' for y in each))
@@ -88,9 +89,6 @@ class Choices(row_task.RowTask):
     facts = row_task.list_facts(content)
     facts['counts'].append(errors.count(choices, 'choice'))
     return ChoiceRows(encoded, numbers, choices), facts
-
-  def list_columns(self, source):
-    return source.columns[:3]
 
   def list_shapes(self, f, module, phase, rows):
     shape = rows, f.num_choices or _USUAL, phase.seq_length  # [B, N, S]

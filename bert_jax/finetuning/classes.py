@@ -1,41 +1,27 @@
-"""The task of classifying, or rating, a text or a pair of texts.
+"""The tasks of classifying, or rating, a text or a pair, and of labelling it.
 
-Also in GPT's form ("Improving language understanding by generative pre-training",
-section 3.2), where half of the language model's loss is added (equation 5).
+Classes also in GPT's form ("Improving language understanding by generative
+pre-training", section 3.2), where half of the language model's loss is added
+(equation 5). Of labels, a text may have several: the probability of each is the
+sigmoid of its logit, and the loss of a row is the mean of the labels'
+cross-entropies, as in transformers.
 """
 
-import dataclasses
 import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from bert_jax import errors
 from bert_jax.finetuning import encode, metrics, row_task, supervised
-from bert_jax.finetuning.readers import examples, splits
+from bert_jax.finetuning.readers import examples, splits, table_files
 from bert_jax.model import classifier
 from bert_jax.ops import tied_decoder
 
 _LM_LOSS, _LM_WEIGHT = 'half_lm_loss', 0.5  # of the language model
-
-
-@dataclasses.dataclass(frozen=True)
-class TextRows(encode.Rows):
-  """Rows with classes, int32 [N], or numbers, float32 [N], for labels."""
-
-  numbers: bool
-  ids: list[str]  # names of the rows in a submission
-
-  def list_ids(self):
-    return self.ids
-
-  def make_batch(self, rows, length, pad_id):
-    batch = super().make_batch(rows, length, pad_id)
-    if self.numbers:
-      batch['labels'] = batch['labels'].astype(np.float32)
-    return batch
 
 
 class Classes(row_task.RowTask):
@@ -45,13 +31,7 @@ class Classes(row_task.RowTask):
   pipeline, auto = 'text-classification', 'SequenceClassification'
   counts_words = True
 
-  def read_file(self, source, split, path):
-    if source.glue:
-      return examples.read_glue(source.glue, split, path)
-    return super().read_file(source, split, path)
-
   def list_labels(self, source, contents):
-    super().list_labels(source, contents)
     known = splits.find_glue(source.glue)
     if known or source.regression:
       return known.labels if known else ()
@@ -72,8 +52,9 @@ class Classes(row_task.RowTask):
         counts = np.bincount(numbers, minlength=len(labels)).tolist()
       facts['labels'] = dict(zip(labels or ('min', 'max'), counts, strict=True))
     encoded = encode.encode_texts(how, content.texts, content.pairs)
+    blank = np.int32(0) if labels else np.float32(0)
     ids = [x.id for x in content.units]
-    return TextRows(encoded, numbers, not labels, ids), facts
+    return encode.Rows(encoded, numbers, blank=blank, ids=ids), facts
 
   def list_shapes(self, f, module, phase, rows):
     shapes = super().list_shapes(f, module, phase, rows)
@@ -114,7 +95,87 @@ class Classes(row_task.RowTask):
     return 'pearson', 'spearman', 'mean_squared_error'
 
 
-TASK = Classes()
+class LabelSets(row_task.RowTask):
+  """Sets of labels; predictions are `probabilities` and `chosen`, [N, C]."""
+
+  name = 'multi_label'
+  pipeline, auto = 'text-classification', 'SequenceClassification'
+  predicts = 'any number of {:,} labels, which `config.json` lists'
+  constant = 'the labels that have the best micro F1 together'
+  tuned = 'a text has a label if its probability is above {:.3f}'
+
+  def read(self, path, columns, labelled, asked=splits.FIELDS):
+    table = table_files.read(path)
+    return examples.read_lists(table, columns, labelled, asked)
+
+  def list_labels(self, source, contents):
+    labels = examples.list_classes(contents['train'].flatten())
+    if not labels:
+      raise errors.UserError(
+        f'{source.input} has no training row with a label; is it in '
+        f'data.label={source.columns.label}?'
+      )
+    return labels
+
+  def encode(self, how, content, labels, split=''):
+    encoded = encode.encode_texts(how, content.texts, content.pairs)
+    facts, truth = row_task.list_facts(content), None
+    if all(x.label != '' for x in content.units):
+      sizes = [len(x.label) for x in content.units]
+      numbers = examples.number_labels(content.flatten(), labels)
+      truth = np.zeros((len(sizes), len(labels)), np.int32)
+      truth[np.repeat(np.arange(len(sizes)), sizes), numbers] = 1
+      facts['counts'].append(f'{np.mean(sizes):.2f} labels per row')
+      counts = truth.sum(0).tolist()
+      facts['labels'] = dict(zip(labels, counts, strict=True))
+    blank = np.zeros(len(labels), np.int32)
+    return encode.Rows(encoded, truth, blank=blank), facts
+
+  def list_shapes(self, f, module, phase, rows):
+    labels = jax.ShapeDtypeStruct((rows, module.outputs), jnp.int32)
+    shapes = super().list_shapes(f, module, phase, rows)
+    return shapes | {'labels': labels}
+
+  def compute_sums(self, module, params, batch, key, settings=None):
+    """Returns ({metric: sum}, {'probabilities': [B, C]})."""
+    logits = supervised.apply(module, params, batch, key)  # [B, C]
+    each = optax.sigmoid_binary_cross_entropy(logits, batch['labels'])
+    loss = jnp.sum(jnp.mean(each, -1) * batch['label_weights'])
+    return {'cross_entropy': loss}, {'probabilities': jax.nn.sigmoid(logits)}
+
+  def list_sums(self, f, module):
+    return ('cross_entropy',), {}, math.log(2)
+
+  def find_bias(self, rows, count):
+    """Returns the log odds of each label, float32 [C]."""
+    there = rows.labels.sum(0) + 1
+    return np.log(there / (rows.size + 2 - there)).astype(np.float32)
+
+  def decide(self, split, kept, settings, tune):
+    """Chooses the labels above a threshold, which is tuned by micro F1."""
+    likely = kept['probabilities'].astype(float)
+    if tune:
+      threshold = metrics.choose_threshold(split.labels, likely)
+      settings = settings._replace(threshold=threshold)
+    return kept | {'chosen': likely > settings.threshold}, settings
+
+  def list_metrics(self, labels, f=None):
+    return metrics.OF_SETS
+
+  def compare(self, names, labels, split, predicted, train=None):
+    truth, chosen = split.labels, predicted['chosen']
+    if train is None:
+      return {'metrics': metrics.score_sets(truth, chosen)}
+    return metrics.compare_sets(labels, truth, chosen)
+
+  def find_problem(self, scored, predicted):
+    _, sets = np.unique(predicted['chosen'], axis=0, return_inverse=True)
+    # What is not finite stays so.
+    sets = sets.ravel() + 0 * predicted['probabilities'].sum(1)
+    return metrics.find_problem(scored, sets)
+
+
+CLASSES, SETS = Classes(), LabelSets()
 
 
 def _weigh_tokens(batch: dict[str, jax.Array]) -> jax.Array:

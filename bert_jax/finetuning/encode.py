@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -121,7 +121,9 @@ class Rows:
 
   encoded: padding.Encoded
   labels: np.ndarray | None  # what is to be learnt of each row, if known
-  label_shape: ClassVar[tuple[int, ...]] = ()  # of a row
+  blank: Any = dataclasses.field(default=np.int32(0), kw_only=True)  # else
+  # Names of the rows in files of predictions, if not numbers.
+  ids: Sequence[str] = dataclasses.field(default=(), kw_only=True)
 
   @property
   def size(self) -> int:
@@ -136,10 +138,6 @@ class Rows:
     """Returns the number of predictions, such as of words."""
     return self.size
 
-  def list_ids(self) -> Sequence[Any]:
-    """Returns the names of the rows in files of predictions."""
-    return range(self.size)
-
   def make_inputs(self, rows, length, pad_id) -> task.Batch:
     return self.encoded.make_batch(rows, length, pad_id)
 
@@ -148,10 +146,10 @@ class Rows:
   ) -> task.Batch:
     """Returns the batch of rows [b], padded to `length` tokens.
 
-    It has what the model reads, [b, ...]; `labels`, 0 if unknown; and
+    It has what the model reads, [b, ...]; `labels`, `blank` if unknown; and
     `label_weights`, 1 where a label counts.
     """
-    labels = np.zeros((len(rows), *self.label_shape), np.int32)
+    labels = np.array([self.blank] * len(rows))
     return self.make_inputs(rows, length, pad_id) | {
       'labels': labels if self.labels is None else self.labels[rows],
       'label_weights': np.ones(len(rows), np.float32),
@@ -166,12 +164,14 @@ class Rows:
   ) -> Any:
     """Keeps what is needed of the predictions for rows [b], after `kept`.
 
-    `outputs` are {name: [B, ...]}, of which the first b are of these rows. Here, of
-    `logits` [B, C]: `chosen`, the likeliest class or choice, and its
+    `outputs` are {name: [B, ...]}, of which the first b are of these rows. Of
+    `logits` [B, C], these are `chosen`, the likeliest class or choice, and its
     `probability`, float64; if C is 1, the number itself. `whole` keeps the logits of
     classes, too, which may be many.
     """
-    logits = outputs['logits']
+    logits = outputs.get('logits')
+    if logits is None:
+      return self.fill(kept, rows, outputs)
     if logits.shape[1] == 1:
       return self.fill(kept, rows, {'chosen': logits[:, 0]})
     likely = to_probabilities(logits).max(-1)
@@ -199,7 +199,7 @@ class Rows:
     digest = hashlib.sha256()
     encoded, *fields = (getattr(self, x.name) for x in dataclasses.fields(self))
     for x in (*encoded, *fields):
-      is_array = isinstance(x, np.ndarray)
+      is_array = isinstance(x, np.ndarray | np.generic)
       digest.update(x.tobytes() if is_array else json.dumps(x).encode())
     return digest.hexdigest()
 

@@ -15,11 +15,10 @@ from bert_jax import errors
 
 OF_SETS = 'micro_f1', 'macro_f1', 'subset_accuracy'  # of sets of labels
 _RESAMPLES = 1000
-_ALL = slice(None)
 _TAILS = 0.025, 0.975  # of an interval of 95 %
-# Metrics whose intervals are Wilson's.
-_SHARES = 'accuracy', 'exact_match', 'subset_accuracy'
 _Z = 1.959964  # standard deviations on either side of it
+# Metrics that are no share of anything, for which Wilson has no interval.
+_NO_SHARES = 'pearson', 'spearman', 'mean_squared_error'
 # Share of resamples in which a constant may do as well: in simulations, 3 % of
 # random predictions pass, and 1 % of those that are right in 80 % of 60 rows do not.
 _DOUBT = 0.15
@@ -124,11 +123,6 @@ def compare(
     {metric: [low, high]}, see `find_interval`; `doubt`, the share of resamples
     in which the constant does as well as the model, by the first metric.
   """
-  if names[0] in _OF_COUNTS:
-    bounds = _find_bounds(truth, predicted)
-  else:
-    at_3 = (1 * (x >= 3) for x in (truth, predicted))
-    bounds = {'f1_at_3': _find_bounds(*at_3)['f1']}
   constants = [predict_constant(x, len(truth)) for x in (train, truth)]
   constants = constants if other is None else [other]
   constant = max(constants, key=lambda x: score(names[:1], truth, x)[names[0]])
@@ -136,7 +130,6 @@ def compare(
     len(truth),
     lambda rows: score(names, truth[rows], predicted[rows]),
     lambda rows: score(names, truth[rows], constant[rows]),
-    bounds,
   )
 
 
@@ -144,48 +137,39 @@ def compare_sums(
   values: np.ndarray,
   constant: np.ndarray,
   divide: Callable[[np.ndarray], dict[str, Any]],
-  trials: dict[str, float],
 ) -> dict[str, Any]:
   """Compares values [N, M] of N units, such as counts of entities, as `compare`.
 
   Args:
     constant: a constant's values, [N, M], or [1, M] if they are all the same.
     divide: (sums of values [M]) -> {metric: value}; the first decides.
-    trials: {metric: of how many trials it is a share}.
   """
 
-  def score(rows, x=values):
-    if rows is _ALL:
-      sums = x.sum(0)
-    else:  # faster than x[rows].sum(0), and in one thread
-      sums = np.einsum('n,nm->m', np.bincount(rows, minlength=len(x)), x)
-    return {name: float(value) for name, value in divide(sums).items()}
+  def score_rows(x, rows):
+    # Faster than x[rows].sum(0), and in one thread.
+    counts = np.bincount(rows, minlength=len(x))
+    sums = divide(np.einsum('n,nm->m', counts, x))
+    return {name: float(value) for name, value in sums.items()}
 
   constant = np.broadcast_to(constant, values.shape)
-  every = score(_ALL)
-  bounds = {name: find_wilson(x, trials[name]) for name, x in every.items()}
-  return _compare(
-    len(values), score, functools.partial(score, x=constant), bounds
-  )
+  scores = (functools.partial(score_rows, x) for x in (values, constant))
+  return _compare(len(values), *scores)
 
 
-def _compare(size, score, constant, bounds) -> dict[str, Any]:
-  """Returns the result of `compare`, given scores by rows, and their bounds."""
-  values, baseline = score(_ALL), constant(_ALL)
+def _compare(size, score_rows, score_constant) -> dict[str, Any]:
+  """Returns the result of `compare`, given functions from rows to scores."""
+  every = np.arange(size)
+  values, baseline = score_rows(every), score_constant(every)
   first = next(iter(values))
-  drawn = [score(x) for x in _draw(size)]
-  others = [constant(x)[first] for x in _draw(size)]
-  intervals = {
-    name: bounds[name]
-    if name in _SHARES
-    else find_interval([x[name] for x in drawn], bounds.get(name))
-    for name in values
-  }
-  # The share of resamples in which the constant does as well.
+  drawn = [score_rows(x) for x in _draw(size)]
+  others = [score_constant(x)[first] for x in _draw(size)]
   doubt = np.mean(np.less_equal([x[first] for x in drawn], others))
   return {
     'metrics': values,
-    'intervals': intervals,
+    'intervals': {
+      name: find_interval(name, x, [y[name] for y in drawn], size)
+      for name, x in values.items()
+    },
     'baseline': baseline,
     'doubt': float(doubt),
   }
@@ -236,13 +220,8 @@ def compare_sets(
   shares = np.broadcast_to(truth.mean(0), truth.shape)
   constant = shares > choose_threshold(truth, shares)
   counts, theirs = (_count_sets(truth, x) for x in (chosen, constant))
-  there, given, hits = np.split(counts[:, :-2].sum(0), 3)
-  sizes = (there.sum() + given.sum()) / 2, len(truth), len(truth)
-  trials = dict(zip(OF_SETS, sizes, strict=True))
-  return {
-    **compare_sums(counts, theirs, _divide_sets, trials),
-    'classes': _describe_each(labels, there, given, hits),
-  }
+  each = _describe_each(labels, *np.split(counts[:, :-2].sum(0), 3))
+  return compare_sums(counts, theirs, _divide_sets) | {'classes': each}
 
 
 def _count_sets(truth, chosen):
@@ -282,37 +261,20 @@ def choose_threshold(truth: np.ndarray, likely: np.ndarray) -> float:
   return float(ranked[best : best + 2].mean()) if f1[best] else 0.5
 
 
-def _find_bounds(truth, predicted) -> dict[str, list[float]]:
-  """Returns {metric: the narrowest interval that it may have}."""
-  there, given, hits = _count(truth, predicted)
-  total, right = there.sum(), hits.sum() / there.sum()
-  bounds = find_wilson(right, total)
-  values = score([*_OF_COUNTS], truth, predicted)
-  some = there + given
-  narrowest = {
-    'accuracy': bounds,
-    'macro_f1': find_wilson(values['macro_f1'], total),
-    'f1': find_wilson(values['f1'], some[1] / 2),
-    'relation_f1': find_wilson(values['relation_f1'], some[1:].sum() / 2),
-  }
-  # About (accuracy - chance) / (1 - chance).
-  room = 1 - there @ there / total**2
-  if room:
-    edges = (values['matthews'] + (x - right) / room for x in bounds)
-    narrowest['matthews'] = [min(max(x, -1.0), 1.0) for x in edges]
-  return narrowest
-
-
 def find_interval(
-  drawn: Sequence[float], bounds: Sequence[float] | None
+  name: str, value: float, drawn: Sequence[float], rows: int
 ) -> list[float]:
-  """Returns the 95 % interval of a score, [low, high].
+  """Returns the 95 % interval of a metric's value, [low, high].
 
-  It is the bootstrap's, but at least as wide as Wilson's: the bootstrap alone
-  would be sure of a score of 1 or 0, even from a single row.
+  It is the bootstrap's over the rows, but, of a share, at least as wide as
+  Wilson's: the bootstrap alone would be sure of a score of 1 or 0, even from a
+  single row.
   """
   low, high = np.quantile(drawn, _TAILS).tolist()
-  least, most = bounds or (low, high)
+  if name in _NO_SHARES:
+    return [low, high]
+  bounds = find_wilson(abs(value), rows)
+  least, most = sorted(float(np.copysign(x, value)) for x in bounds)
   return [min(low, least), max(high, most)]
 
 

@@ -1,29 +1,34 @@
-"""What every run of fine-tuning leaves: scores, predictions, an export."""
+"""What every run of fine-tuning leaves: scores, predictions, an export.
+
+Also what GLUE's leaderboard takes: each task's predictions, and a zip of all.
+"""
 
 import os
 import re
 import shlex
-from collections.abc import Sequence
+import statistics
+import zipfile
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from ml_collections import config_dict
 
 import bert_jax
 from bert_jax.config import flatten, model_config
 from bert_jax.finetuning import (
-  completion,
   counted_words,
-  leaderboard,
   metrics,
+  starting,
   supervised,
   training,
 )
-from bert_jax.finetuning.readers import splits
+from bert_jax.finetuning.readers import examples, glue, splits, table_files
 from bert_jax.inference import fine_tuned, trained_length
 from bert_jax.interop import hugging_face
 from bert_jax.model import classifier, parameters
-from bert_jax.runtime import cards, files
+from bert_jax.runtime import cards, files, storage
 from bert_jax.trainer import task
 from bert_jax.workdir import fingerprint, log, paths
 
@@ -33,8 +38,7 @@ _RECIPE = re.compile(
   '(?!log|checkpoint|eval|profile|compute|mesh|objective|phases.max_pred|data)|'
   'data.(input|text|pair|label|choices|heldout|max_docu|vocab_size|lower|strip)'
 )
-_THRESHOLD = """`model.config.task_specific_params['bert_jax']`, tuned on dev; \
-transformers does not apply it"""
+_LOW, _HIGH = 0, 5  # the range of scores in STS-B
 
 
 class Run(NamedTuple):
@@ -87,7 +91,7 @@ def finish(
   if problem is None:
     written['export'] = 'the model, for Hugging Face transformers'
   name = config.finetuning.glue
-  if name and leaderboard.write_task(name, workdir, data, predicted):
+  if name and write_submission(name, workdir, data, predicted):
     written['submission'] = "files for GLUE's leaderboard"
   _tell(run, results, problem, written)
 
@@ -161,7 +165,7 @@ def _export(run, results) -> str | None:
     params['classifier']['bias'],
     data.labels,
     config.finetuning.max_length,
-    run.task.list_columns(splits.get_source(config)),
+    training.list_columns(run.task, config),
     task=run.task.name,
     bilstm=params.get('bilstm'),
     form=config.finetuning.form,
@@ -201,7 +205,7 @@ def _tell(run, results, problem, written: dict[str, str]):
       'optimistic (finetuning.select=best)'
     )
   if results['problem']:
-    advice = completion.advise(run.config, run.data.splits['train'].size)
+    advice = starting.advise(run.config, run.data.splits['train'].size)
     print(f'WARNING: {results["problem"]}; {advice}')
   if words := results.get('counted_words'):
     print(f'counting words {_describe_words(words)}')
@@ -251,18 +255,16 @@ def make_card(
       'step {step:,} of {steps:,}, which scored best on dev, so the scores on '
       'dev are a little too high'.format_map(results)
     )
-  if config.finetuning.multi_label:
-    about['labels'] = f'whose sigmoids are above `threshold` of {_THRESHOLD}'
-  if config.finetuning.unanswerable:
-    about['no answer'] = (
-      'if [CLS] as its first and last token scores higher than the best answer '
-      f'by more than `spans.threshold` of {_THRESHOLD}'
+  if results.get('threshold') is not None:
+    about['tuned on dev'] = (
+      f'{this.tuned.format(results["threshold"])}; transformers does not apply '
+      "this `task_specific_params['bert_jax']`"
     )
-  words = results.get('counted_words', {})
-  if words:
+  if words := results.get('counted_words'):
     about['counting words'] = _describe_words(words)
-  if problems := [*filter(None, (results['problem'], words.get('problem')))]:
-    about['**warning**'] = '; '.join(problems)
+  problems = results['problem'], (words or {}).get('problem')
+  if any(problems):
+    about['**warning**'] = '; '.join(filter(None, problems))
   head = ('split', this.counted, 'metric', 'value', '95 % interval', 'constant')
   rows = [
     (
@@ -287,3 +289,74 @@ def make_card(
   }
   card = cards.make_card(f'BERT fine-tuned on {name}', sections)
   return cards.make_metadata(this.pipeline) + card
+
+
+def write_submission(
+  name: str, workdir: str, data: Any, predicted: Mapping[str, dict]
+) -> bool:
+  """Writes a task's predictions for its test files, if it has any."""
+  known = glue.TASKS[name]
+  names = {x: y for x, y in known.submissions.items() if x in predicted}
+
+  def fill(new):
+    for split, file in names.items():
+      chosen = predicted[split]['chosen']
+      if data.labels:
+        shown = [data.labels[i] for i in chosen]
+      else:
+        shown = [f'{x:.3f}' for x in np.clip(chosen, _LOW, _HIGH)]
+      rows = zip(data.splits[split].ids, shown, strict=True)
+      table = [('index', 'prediction'), *rows]
+      table_files.write_table(os.path.join(new, file), table)
+
+  if names:
+    folder = os.path.join(workdir, 'submission')
+    files.write_folder(folder, list(known.submissions.values()), fill)
+  return bool(names)
+
+
+def write_leaderboard(
+  path: str, runs: Mapping[str, str], source: splits.Source
+) -> list[str] | None:
+  """Writes the submissions of {task: directory of its run} as a zip.
+
+  Of WNLI, the commonest class is predicted, if `data.input` has it. Returns which
+  files are missing; None if no run has one, and nothing is written.
+  """
+  texts: dict[str, Any] = {}
+  for key, workdir in runs.items():
+    for name in glue.TASKS[key].submissions.values():
+      file = os.path.join(workdir, 'submission', name)
+      if storage.exists(file):
+        texts[name] = storage.read(file)
+  if not texts:
+    return None
+  if glue.LEFT_OUT in splits.list_glue(source.input):
+    texts |= _predict_commonest(source)
+  wanted = [
+    x for task in glue.TASKS.values() for x in task.submissions.values()
+  ]
+
+  def fill(new):
+    with zipfile.ZipFile(new, 'w', zipfile.ZIP_DEFLATED) as written:
+      for name in (x for x in wanted if x in texts):
+        # Without the time, so that the same predictions are the same bytes.
+        entry = zipfile.ZipInfo(name)
+        written.writestr(entry, texts[name], zipfile.ZIP_DEFLATED)
+
+  files.write_file(path, fill)
+  return [name for name in wanted if name not in texts]
+
+
+def _predict_commonest(source: splits.Source) -> dict[str, str]:
+  """Returns WNLI's file, with the commonest training class, if it has a test."""
+  paths = splits.find_files(source._replace(glue=glue.LEFT_OUT))
+  if 'test' not in paths:
+    return {}
+  train, test = (
+    examples.read_glue(glue.LEFT_OUT, split, paths[split]).units
+    for split in ('train', 'test')
+  )
+  label = statistics.mode(x.label for x in train)
+  lines = ['index\tprediction', *(f'{x.id}\t{label}' for x in test)]
+  return {'WNLI.tsv': '\n'.join(lines) + '\n'}

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, supervised
+from bert_jax.finetuning import encode, row_task, supervised
+from bert_jax.finetuning.readers import splits
 from bert_jax.inference import fine_tuned, padding, source, trained_length
 from bert_jax.model import precision
 from bert_jax.runtime import files, progress
@@ -84,7 +85,12 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
   head = job.model.head
   this = tasks[head.task]
   _check_flags(job, this)
-  content = this.read_given(job)
+  columns = _choose_columns(job, this)
+  content = this.read(job.given, columns, bool(job.label), splits.ASKED)
+  if content.notes:
+    print(f'{job.given}: {", ".join(content.notes)}')
+  if job.keep:
+    content = row_task.keep_columns(content, job.keep, job.output)
   split, _ = this.encode(get_how(job.model), content, head.labels)
   ids, texts = split.encoded.ids, content.list_texts()
   unknown.tell(job.model.tokenizer, ids, texts, job.given)
@@ -116,7 +122,7 @@ def check_head(path: str, model: source.Source):
 
 
 def _check_flags(job, this):
-  if job.keep and not this.takes_keep:
+  if job.keep and not isinstance(this, row_task.RowTask):
     raise errors.UserError(f'--keep is for tables, not for {this.name}.')
   if job.label and not this.takes_label:
     raise errors.UserError(
@@ -127,3 +133,19 @@ def _check_flags(job, this):
       f'--output={job.output} does not end in {", ".join(this.outputs)}; give a '
       'file that does.'
     )
+
+
+def _choose_columns(job, this) -> splits.Columns:
+  """Returns the training data's columns, unless the job names others."""
+  trained = job.model.head.columns
+  if not trained and this.needed:
+    trained = (None, '', None)
+  both = zip(job.columns, (*trained, '', '', ''), strict=False)
+  columns = splits.Columns(*(y if x is None else x for x, y in both), job.label)
+  if None in (getattr(columns, x) for x in this.needed):
+    asked = ' and '.join(f'--{x}=COLUMN' for x in this.needed)
+    raise errors.UserError(
+      f'the model does not say which columns hold what it reads; give {asked} '
+      'and, if need be, --pair=COLUMN.'
+    )
+  return columns

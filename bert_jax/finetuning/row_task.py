@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, metrics, supervised
+from bert_jax.finetuning import encode, supervised
 from bert_jax.finetuning.readers import examples, splits, table_files
 from bert_jax.runtime import files
 
-# The flags that name the columns.
-ASKED = splits.Columns('--text', '--pair', '--choices', '--label')
 _WRITTEN = 'prediction', 'probability', 'probabilities'
 _OF_LABEL = 'probability_'  # begins the names of columns, one for each label
 
@@ -27,70 +25,21 @@ class RowTask(supervised.Supervised):
   for a user's JSONL file, also all `logits`, [N, C].
   """
 
-  constant = (
-    'the commonest class of training, or of the split if better; of numbers, the '
-    'mean of training'
-  )
-  takes_keep = True
+  columns, needed = 2, ('text',)
   cut = 'row'  # with which truncated rows are counted
-  needed: tuple[str, ...] = ('text',)  # columns
 
-  def read_file(self, source, split, path):
-    table, labelled = table_files.read(path), split != 'test'
-    return self.read_table(table, source.columns, labelled, examples.FIELDS)
-
-  def read_table(self, table, columns, needs_label, asked):
-    """Returns the rows of a table, see `examples.choose_columns`."""
-    return examples.choose_columns(table, columns, needs_label, asked)
-
-  def list_labels(self, source, contents):
-    """Returns (); checks that the rows of training and dev have labels."""
-    for split, rows in contents.items():
-      if split.startswith(('train', 'dev')):
-        rows.check_labelled(split)
-    return ()
-
-  def list_columns(self, source):
-    known = splits.find_glue(source.glue) or source.columns
-    return tuple(x for x in (known.text, known.pair) if x)
-
-  def compare(self, names, labels, split, predicted, train=None):
-    truth, chosen = split.labels, predicted['chosen']
-    if train is None:
-      return {'metrics': metrics.score(names, truth, chosen)}
-    scored = metrics.compare(names, truth, chosen, train.labels)
-    if not labels:
-      return scored
-    return scored | metrics.describe_classes(labels, truth, chosen)
+  def read(self, path, columns, labelled, asked=splits.FIELDS):
+    table = table_files.read(path)
+    return examples.choose_columns(table, columns, labelled, asked)
 
   def write_split(self, folder, name, labels, split, predicted):
     """Writes SPLIT.tsv: id, label if known, prediction and probabilities."""
-    known = [{'id': x} for x in split.list_ids()]
+    known = [{'id': x} for x in split.ids or range(split.size)]
     if split.labels is not None:
       truth = (_name(labels, x) for x in split.labels)
       known = [x | {'label': y} for x, y in zip(known, truth, strict=True)]
     path = os.path.join(folder, f'{name}.tsv')
     write(path, list_rows(labels, predicted), known)
-
-  def read_given(self, job):
-    """Reads a table by the training data's columns, unless others are named."""
-    trained = job.model.head.columns
-    trained = (*trained, '', '') if trained else (None, '', None)
-    both = zip(job.columns, trained, strict=False)
-    columns = splits.Columns(*(y if x is None else x for x, y in both))
-    columns = columns._replace(label=job.label)
-    if None in (getattr(columns, x) for x in self.needed):
-      asked = ' and '.join(f'--{x}=COLUMN' for x in self.needed)
-      raise errors.UserError(
-        f'the model does not say which columns hold what it reads; give {asked} '
-        'and, if need be, --pair=COLUMN.'
-      )
-    table = table_files.read(job.given)
-    kept = choose_kept(table, job.keep, job.output)
-    rows = self.read_table(table, columns, bool(job.label), ASKED)
-    if job.label:
-      rows.check_labelled('the file')
-    return dataclasses.replace(rows, kept=kept)
 
   def write_given(self, job, content, split, predicted):
     """Writes a row for each row of the input, after the columns to keep."""
@@ -152,16 +101,15 @@ def _round(value: float) -> float:
   return float(table_files.format_number(value))
 
 
-def choose_kept(
-  table: table_files.Table, keep: Sequence[str], output: str
-) -> Iterator[dict] | None:
-  """Returns the columns of a table to copy, {name: value} of each row.
+def keep_columns(
+  rows: examples.Examples, keep: Sequence[str], output: str
+) -> examples.Examples:
+  """Returns rows with columns to copy into their predictions; ('all',) is all.
 
-  ('all',) is all of them; () gives None. What the file `output` cannot hold is
-  refused here, since predicting may take hours.
+  What the file `output` cannot hold is refused here, since predicting may take
+  hours.
   """
-  if not keep:
-    return None
+  table = rows.table
   names = table.names if tuple(keep) == ('all',) else keep
   for name in names:
     written = name in _WRITTEN or name.startswith(_OF_LABEL)
@@ -171,18 +119,18 @@ def choose_kept(
       raise errors.UserError(
         f'--keep: {name!r} {problem}; {table.path} has {known}.'
       )
-  rows = [{name: row.get(name) for name in names} for _, row in table.rows]
+  kept = [{name: row.get(name) for name in names} for _, row in table.rows]
   if output.endswith('.tsv'):
-    for (line, _), row in zip(table.rows, rows, strict=True):
+    for (line, _), row in zip(table.rows, kept, strict=True):
       if not all(table_files.fits_tsv(str(x)) for x in row.values()):
         problem = 'has a tab or a line feed, which a TSV file cannot hold'
         advice = 'write a .csv or .jsonl file.'
         raise errors.at_line(table.path, line, f'{problem}; {advice}')
-  return iter(rows)
+  return dataclasses.replace(rows, kept=kept)
 
 
 def write(
-  output: str, rows: Iterator[dict], kept: Iterator[dict] | None = None
+  output: str, rows: Iterator[dict], kept: Sequence[dict] | None = None
 ):
   """Writes rows, {column: value}, to a file, atomically; `kept` come before."""
   if kept is not None:

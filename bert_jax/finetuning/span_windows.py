@@ -22,13 +22,13 @@ class Questions(encode.Rows):
   """N rows; those of a question follow one another. Windows are segment 1.
 
   Labels are where the answer begins and ends in each row, int32 [N, 2]; (0, 0),
-  [CLS], if it is not there. A passage's tokens are its pieces.
+  [CLS], if it is not there. A passage's tokens are its pieces. `ids` are those of
+  the questions, Q.
   """
 
   questions: np.ndarray  # number of each row's question, int32 [N]
   tokens: np.ndarray  # first token of each window in its passage, int32 [N]
   starts: np.ndarray  # range in which an answer may begin, int32 [N, 2]
-  ids: list[str]  # of the questions, Q
   answers: list[list[str]] | None  # the right ones of each; None if not known
   passages: list[str]
   passage_of: np.ndarray  # of each question, int32 [Q]
@@ -36,7 +36,6 @@ class Questions(encode.Rows):
   begins: np.ndarray
   ends: np.ndarray
   piece_ends: np.ndarray  # where the tokens of each passage end in these, int64
-  label_shape = (2,)
 
   def count(self):
     return len(self.ids)
@@ -44,9 +43,6 @@ class Questions(encode.Rows):
   def make_batch(self, rows, length, pad_id):
     batch = super().make_batch(rows, length, pad_id)
     return batch | {'starts': self.starts[rows]}
-
-  def keep(self, kept, rows, outputs, whole=False):
-    return self.fill(kept, rows, outputs)
 
   def get_text(self, question: int, first: int, last: int) -> str:
     """Returns the part of a question's passage from piece `first` to `last`."""
@@ -80,6 +76,7 @@ def encode_questions(
     questions,
     tokens,
     starts,
+    blank=np.zeros(2, np.int32),
     ids=[x.id for x in rows],
     answers=[[text for text, _ in x.answers] for x in rows] if known else None,
     passages=list(content.passages),

@@ -36,30 +36,42 @@ class Supervised(abc.ABC):
   pipeline: str  # on Hugging Face's hub, for the model card
   auto = ''  # class of transformers after AutoModelFor; without, no export
   predicts = ''  # for the card; '' is one of the labels
-  constant = 'the commonest of training, or of the split if better'
+  constant = (
+    'the commonest class of training, or of the split if better; of numbers, the '
+    'mean of training'
+  )
   counted = 'rows'  # or 'words', for the card
   # What files hold and intervals resample, and what identifies it, to print.
   unit, place = 'row', 'line'
   extension = '.tsv'  # of its files in the folder `predictions`
   outputs: tuple[str, ...] = table_files.EXTENSIONS  # of `bert_jax.predict`
+  # Columns that hold texts, of the first three of `splits.Columns`; and those
+  # without which `bert_jax.predict` does nothing.
+  columns, needed = 0, ()
   takes_label = True  # whether --label names the labels of a file to score
   counts_words = False  # whether counting words is compared with the model
-  takes_keep = False  # whether --keep names columns of a file to copy
   tuned = ''  # what a threshold that is tuned on dev means, a format
 
   # From files to rows.
 
   @abc.abstractmethod
-  def read_file(
-    self, source: splits.Source, split: str, path: str
+  def read(
+    self,
+    path: str,
+    columns: splits.Columns,
+    labelled: bool | None,
+    asked: splits.Columns = splits.FIELDS,
   ) -> splits.Content:
-    """Reads the file of a split."""
+    """Reads a file, whose columns the fields or flags `asked` have named.
+
+    `labelled` is whether all rows need a label; None is if there are any.
+    """
 
   @abc.abstractmethod
   def list_labels(
     self, source: splits.Source, contents: dict[str, splits.Content]
   ) -> Sequence[str]:
-    """Returns the names of the outputs; checks that labels are known."""
+    """Returns the names of the outputs, () of a number or choices."""
 
   @abc.abstractmethod
   def encode(
@@ -74,10 +86,6 @@ class Supervised(abc.ABC):
     These are `counts`, such as '12 rows', maybe `labels`, {class: its rows} or
     {'min', 'max'} of numbers, and `warnings`, {what is wrong: names of units}.
     """
-
-  def list_columns(self, source: splits.Source) -> tuple[str, ...]:
-    """Returns the columns that hold the texts, as `classifier.Head.columns`."""
-    return ()
 
   # From rows to a loss.
 
@@ -149,7 +157,6 @@ class Supervised(abc.ABC):
   ) -> Sequence[str]:
     """Returns the metrics that are asked for; the first decides."""
 
-  @abc.abstractmethod
   def compare(
     self,
     names: Sequence[str],
@@ -163,6 +170,13 @@ class Supervised(abc.ABC):
     Returns `metrics`, {metric: value}; with rows to take a constant from, `train`,
     what `metrics.compare` does, and more, such as scores of single classes.
     """
+    truth, chosen = split.labels, predicted['chosen']
+    if train is None:
+      return {'metrics': metrics.score(names, truth, chosen)}
+    scored = metrics.compare(names, truth, chosen, train.labels)
+    if not labels:
+      return scored
+    return scored | metrics.describe_classes(labels, truth, chosen)
 
   def find_problem(self, scored: dict[str, Any], predicted: Any) -> str | None:
     """Returns why predictions show that nothing was learnt, if they do."""
@@ -172,12 +186,15 @@ class Supervised(abc.ABC):
     """Returns {split: its scores} as lines to print."""
     lines = ['']
     for split, x in named.items():
-      for name, value in x['metrics'].items():
-        low, high = x['intervals'][name]
-        lines.append(
-          f'{split} {name} {value:.4f} [{low:.4f}, {high:.4f}], a constant gets '
-          f'{x["baseline"][name]:.4f}'
+      lines += [
+        '{} {} {:.4f} [{:.4f}, {:.4f}], a constant gets {:.4f}'.format(
+          split, name, value, *x['intervals'][name], x['baseline'][name]
         )
+        for name, value in x['metrics'].items()
+      ]
+      for kind, scores in x.get('kinds', {}).items():
+        shown = [f'{name} {value:.4f}' for name, value in scores.items()]
+        lines.append(f'  {split} {kind}: {", ".join(shown)}')
     if (threshold := named.get('dev', {}).get('threshold')) is not None:
       lines.append(f'{self.tuned.format(threshold)} (tuned on dev)')
     return lines
@@ -194,10 +211,6 @@ class Supervised(abc.ABC):
     predicted: Any,
   ):
     """Writes the predictions for a split of a run into `predictions`."""
-
-  @abc.abstractmethod
-  def read_given(self, job: Any) -> splits.Content:
-    """Reads the file of a `predictions.Job`, with labels if asked for."""
 
   @abc.abstractmethod
   def write_given(

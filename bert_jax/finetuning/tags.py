@@ -12,8 +12,7 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.finetuning import encode, metrics, supervised
-from bert_jax.finetuning.readers import conll, splits
-from bert_jax.finetuning.readers import labels as label_forms
+from bert_jax.finetuning.readers import conll, examples, splits
 from bert_jax.inference import fine_tuned, padding
 from bert_jax.runtime import files
 
@@ -47,15 +46,15 @@ class Words(encode.Rows):
 
   def keep(self, kept, rows, outputs, whole=False):
     """Keeps the tags of the words of rows, in an array of all, int32 [W]."""
-    kept = np.zeros(len(self.words), np.int32) if kept is None else kept
+    kept = kept or {'chosen': np.zeros(len(self.words), np.int32)}
     for row, tags in zip(rows, outputs['tags'][: len(rows)], strict=True):
       words = self.find_words(row)
-      kept[words] = tags[self.positions[words]]
+      kept['chosen'][words] = tags[self.positions[words]]
     return kept
 
 
 class Tags(supervised.Supervised):
-  """A tag for each word; predictions are the tags' numbers, int32 [W]."""
+  """A tag for each word; predictions are `chosen`, their numbers, int32 [W]."""
 
   name = 'tagging'
   pipeline, auto = 'token-classification', 'TokenClassification'
@@ -67,16 +66,17 @@ class Tags(supervised.Supervised):
   )
   extension = '.conll'
   outputs = splits.WORDS
+  columns = 1
 
-  def read_file(self, source, split, path):
-    word = conll.parse_column('data.text', source.columns.text)
-    tag = conll.parse_column('data.label', source.columns.label)
-    return conll.read(path, word, tag, None if split == 'test' else True)
+  def read(self, path, columns, labelled, asked=splits.FIELDS):
+    word = conll.parse_column(asked.text, columns.text)
+    tag = conll.parse_column(asked.label, columns.label)
+    return conll.read(path, word, tag, labelled)
 
   def list_labels(self, source, contents):
     """Returns O, and B and I of the kinds of the training words; or all tags."""
     tags = {tag for x in contents['train'].units for tag in x.tags}
-    if label_forms.parse_scheme(tags) is None:
+    if conll.parse_scheme(tags) is None:
       return tuple(sorted(tags))
     kinds = sorted({tag[1:] for tag in tags - {'O'}})
     return 'O', *(f'{letter}{kind}' for kind in kinds for letter in 'BI')
@@ -104,9 +104,6 @@ class Tags(supervised.Supervised):
       ]
     }
 
-  def list_columns(self, source):
-    return source.columns[:1] if source.columns.text else ()
-
   def list_shapes(self, f, module, phase, rows):
     shape = rows, phase.seq_length  # [B, S]
     return fine_tuned.list_inputs(*shape) | {
@@ -121,48 +118,31 @@ class Tags(supervised.Supervised):
     return supervised.sum_classes(logits, batch), {'tags': tags}
 
   def list_metrics(self, labels, f=None):
-    plain = label_forms.parse_scheme(set(labels)) is None
+    plain = conll.parse_scheme(set(labels)) is None
     return ('accuracy', 'macro_f1') if plain else ('f1', 'precision', 'recall')
 
   def compare(self, names, labels, split, predicted, train=None):
-    truth = split.labels
     if 'accuracy' in names:
-      if train is None:
-        return {'metrics': metrics.score(names, truth, predicted)}
-      scored = metrics.compare(names, truth, predicted, train.labels)
-      return scored | metrics.describe_classes(labels, truth, predicted)
-    counts = _count(split, labels, predicted)
+      return super().compare(names, labels, split, predicted, train)
+    forms = conll.parse_scheme(set(labels))  # BIO, or that of others' models
+    bio = [forms.get(x, 'O') for x in labels]
+    counts = count_entities(
+      *(
+        [[bio[i] for i in x] for x in np.split(tags, split.sentence_ends[:-1])]
+        for tags in (split.labels, predicted['chosen'])
+      )
+    )
+    every = sum(counts.values())
     if train is None:
-      return {'metrics': score_entities(sum(counts.values()))}
+      return {'metrics': score_entities(every)}
     kinds = {kind: score_entities(x) for kind, x in counts.items()}
     macro = float(np.mean([x['f1'] for x in kinds.values()]))
-    more = {'kinds': kinds, 'macro_f1': macro}
-    return compare_entities(sum(counts.values())) | more
-
-  def find_problem(self, scored, predicted):
-    if scored['metrics'].get('f1') == 0:
-      return 'no entity was found'
-    return metrics.find_problem(scored, predicted)
-
-  def describe_scores(self, named):
-    lines = ['']
-    for split, x in named.items():
-      if x['metrics'].get('f1') == 0:
-        # Precision has no interval then, and there is nothing to say of kinds.
-        lines.append(f'{split} f1 0.0000: no entity was found')
-        continue
-      lines += super().describe_scores({split: x})[1:]
-      if 'kinds' in x:
-        lines.append(f'{split} mean F1 of the kinds {x["macro_f1"]:.4f}')
-      for kind, scores in x.get('kinds', {}).items():
-        shown = [f'{name} {value:.4f}' for name, value in scores.items()]
-        lines.append(f'  {split} {kind or "entities"}: {", ".join(shown)}')
-    return lines
+    return compare_entities(every) | {'kinds': kinds, 'macro_f1': macro}
 
   def write_split(self, folder, name, labels, split, predicted):
     """Writes SPLIT.conll: word, tag if known, predicted tag; blank lines."""
     columns = [split.words]
-    for tags in (split.labels, predicted):
+    for tags in (split.labels, predicted['chosen']):
       if tags is not None:
         columns.append([labels[i] for i in tags])
     ends = set(split.sentence_ends.tolist())
@@ -171,20 +151,9 @@ class Tags(supervised.Supervised):
       for i, row in enumerate(zip(*columns, strict=True), 1):
         file.write('\t'.join(row) + '\n' + '\n' * (i in ends))
 
-  def read_given(self, job):
-    head, column = job.model.head, job.columns[0]
-    if column is None:
-      column = head.columns[0] if head.columns else ''
-    word = conll.parse_column('--text', column)
-    tag = conll.parse_column('--label', job.label)
-    content = conll.read(job.given, word, tag, bool(job.label))
-    if content.notes:
-      print(f'{job.given}: {", ".join(content.notes)}')
-    return content
-
   def write_given(self, job, content, split, predicted):
     """Writes the lines of the input, each word as `word<tab>tag`."""
-    tags = [job.model.head.labels[i] for i in predicted]
+    tags = [job.model.head.labels[i] for i in predicted['chosen']]
     text = '\n'.join(content.list_tagged(tags))
     files.write_text(job.output, text)
 
@@ -244,28 +213,12 @@ def number_tags(
   """Returns the tags of all words, int32 [W]; None if they were not read."""
   if content.units[0].tags is None:
     return None
-  index = {tag: i for i, tag in enumerate(labels)}
-  numbers = []
-  for sentence in content.units:
-    for line, tag in zip(sentence.lines, sentence.tags, strict=True):
-      if tag not in index:
-        problem = f'has the tag {tag!r}, which no training word has; known are '
-        problem += f'{errors.listing(labels)}. Correct it, or train on it.'
-        raise errors.at_line(content.path, line, problem)
-      numbers.append(index[tag])
-  return np.array(numbers, np.int32)
-
-
-def _count(split: Words, labels, tags) -> dict[str, np.ndarray]:
-  forms = label_forms.parse_scheme(
-    set(labels)
-  )  # BIO, or that of others' models
-  labels = [forms.get(x, 'O') for x in labels]
-  truth, predicted = (
-    [[labels[i] for i in x] for x in np.split(x, split.sentence_ends[:-1])]
-    for x in (split.labels, tags)
-  )
-  return count_entities(truth, predicted)
+  words = [
+    examples.Example(line, '', None, tag, '')
+    for x in content.units
+    for line, tag in zip(x.lines, x.tags, strict=True)
+  ]
+  return examples.number_labels(examples.Examples(content.path, words), labels)
 
 
 # Entities by conlleval's rules, which are the few lines of `find_entities`:
@@ -282,7 +235,7 @@ def find_entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
   [(0, 2, 'PER'), (2, 3, 'LOC'), (4, 5, 'LOC'), (5, 6, 'LOC')]
   """
   entities, first, inside = set(), 0, ''
-  for i, tag in enumerate([*label_forms.to_bio(tags), 'O']):
+  for i, tag in enumerate([*conll.to_bio(tags), 'O']):
     if inside and tag[0] != 'I':
       entities.add((first, i, inside))
       inside = ''
@@ -316,14 +269,8 @@ def score_entities(counts: np.ndarray) -> dict[str, float]:
 
 
 def compare_entities(counts: np.ndarray) -> dict[str, Any]:
-  """Scores counts [N, 3] of sentences, compared with finding no entities.
-
-  For Wilson's interval, precision is a share of the predicted entities, recall
-  of the true ones, F1 of the mean of both.
-  """
-  _, given, there = counts.sum(0)
-  trials = {'f1': (given + there) / 2, 'precision': given, 'recall': there}
-  return metrics.compare_sums(counts, np.zeros((1, 3), int), _divide, trials)
+  """Scores counts [N, 3] of sentences, compared with finding no entities."""
+  return metrics.compare_sums(counts, np.zeros((1, 3), int), _divide)
 
 
 def _divide(sums):

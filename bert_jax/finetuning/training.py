@@ -18,7 +18,7 @@ from bert_jax import errors
 from bert_jax.config import fields
 from bert_jax.data import manifest_file
 from bert_jax.finetuning import batches, encode, starting, supervised
-from bert_jax.finetuning.readers import splits
+from bert_jax.finetuning.readers import examples, splits
 from bert_jax.inference import fine_tuned
 from bert_jax.interop import vocabulary
 from bert_jax.model import parameters
@@ -46,7 +46,7 @@ def read(
 ) -> Data:
   """Reads and encodes the files of a config."""
   source, f = splits.get_source(config), config.finetuning
-  contents = splits.read(source, functools.partial(this.read_file, source))
+  contents = read_contents(this, source)
   labels = this.list_labels(source, contents)
   this.list_metrics(labels, f)  # checks those asked for
   settings = fine_tuned.get_settings(config)
@@ -79,6 +79,17 @@ def read(
   unread = splits.list_unread(source)
   about = {'labels': list(labels), 'splits': facts, 'unread': unread}
   return Data(rows, tuple(labels), tokenizer, about)
+
+
+def read_contents(
+  this: supervised.Supervised, source: splits.Source
+) -> dict[str, splits.Content]:
+  def read_file(split, path):
+    if source.glue:
+      return examples.read_glue(source.glue, split, path)
+    return this.read(path, source.columns, None if split == 'test' else True)
+
+  return splits.read(source, read_file)
 
 
 def describe(this: supervised.Supervised, manifest: dict) -> list[str]:
@@ -131,6 +142,16 @@ def open_data(
     manifest_file.write(folder, about | data.manifest)
   print('\n'.join(describe(this, data.manifest)), flush=True)
   return data
+
+
+def list_columns(
+  this: supervised.Supervised, config: config_dict.ConfigDict
+) -> tuple[str, ...]:
+  """Returns the columns that hold texts, as `classifier.Head.columns`."""
+  columns = splits.get_source(config).columns[: this.columns]
+  while columns and not columns[-1]:
+    columns = columns[:-1]
+  return columns
 
 
 def _get_recipe(data) -> dict[str, Any]:
@@ -209,7 +230,7 @@ def make_task(
   facts = {
     'data': {'recipe': _get_recipe(data), 'splits': data.manifest['splits']},
     'labels': data.labels,
-    'columns': this.list_columns(splits.get_source(config)),
+    'columns': list_columns(this, config),
     'max_length': f.max_length,
     'vocab_sha256': hash_vocab(data.tokenizer.vocab),
   }

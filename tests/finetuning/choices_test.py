@@ -9,7 +9,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.config import recipes
 from bert_jax.finetuning import choices, supervised, training
-from bert_jax.finetuning.readers import examples, splits, table_files
+from bert_jax.finetuning.readers import splits
 from bert_jax.parallel import row_keys
 from tests import models
 from tests.finetuning import made
@@ -27,8 +27,7 @@ def read(tmp_path, rows):
 
 
 def read_table(path, columns):
-  table = table_files.read(path)
-  return choices.TASK.read_table(table, columns, False, examples.FIELDS)
+  return choices.TASK.read(path, columns, False)
 
 
 def make_row(given, label=0, question='e'):
@@ -219,7 +218,7 @@ def test_null_among_numbered_choices_is_no_empty_choice(tmp_path):
     'ending1': None,
     'label': 0,
   }
-  (tmp_path / 'x.jsonl').write_text(json.dumps(row) + '\n')
-  table = table_files.read(str(tmp_path / 'x.jsonl'))
+  path = write(tmp_path / 'x.jsonl', [row])
+  columns = splits.Columns('sent1', 'sent2', 'ending', 'label')
   with pytest.raises(errors.UserError, match="line 1 has no text in 'ending1'"):
-    choices._read_choices(table, 'ending', '')
+    read_table(path, columns)

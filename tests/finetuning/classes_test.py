@@ -1,6 +1,8 @@
 """Tests of classifying and rating texts, in whole runs of a tiny model."""
 
+import csv
 import dataclasses
+import json
 import os
 import shutil
 import types
@@ -15,11 +17,10 @@ from bert_jax.finetuning import (
   batches,
   classes,
   encode,
-  leaderboard,
+  outcome,
   supervised,
   training,
 )
-from bert_jax.finetuning.readers import splits
 from bert_jax.finetuning.readers.glue import TASKS
 from bert_jax.inference import source
 from bert_jax.model import classifier, losses, parameters
@@ -61,15 +62,17 @@ def test_numbers_are_kept_as_numbers(tmp_path):
   unknown = dataclasses.replace(train, labels=None)
   for rows in (train, unknown):
     assert rows.make_batch(np.arange(2), 8, 0)['labels'].dtype == np.float32
-  assert classes.TASK.list_metrics(data.labels)[2:] == ('mean_squared_error',)
-  assert 'from -2.0 to 1.5' in training.describe(classes.TASK, data.manifest)[0]
+  assert classes.CLASSES.list_metrics(data.labels)[2:] == (
+    'mean_squared_error',
+  )
+  assert (
+    'from -2.0 to 1.5' in training.describe(classes.CLASSES, data.manifest)[0]
+  )
 
 
 def test_a_head_starts_at_the_frequency_of_classes_or_the_mean_of_numbers():
   this = classes.Classes()
-  rows = classes.TextRows(
-    None, np.array([0, 1, 1, 1, 1, 1], np.int32), False, []
-  )
+  rows = encode.Rows(None, np.array([0, 1, 1, 1, 1, 1], np.int32))
   # A row of each class, and of one that is not there, is added.
   shares = np.exp(this.find_bias(rows, 3))
   np.testing.assert_allclose(shares, [2 / 9, 6 / 9, 1 / 9], 1e-6)
@@ -81,7 +84,7 @@ def test_rows_without_text_are_kept_and_said(tmp_path):
   found = make(tmp_path, ['the cat,a', ',b', '  ,b'])
   train = found.splits['train']
   assert np.diff(train.encoded.ends).tolist() == [2, 2]  # [CLS] [SEP]
-  lines = training.describe(classes.TASK, found.manifest)
+  lines = training.describe(classes.CLASSES, found.manifest)
   assert lines[0].startswith(
     'train: 3 rows, labels a (1), b (2), longest 4 tokens ('
   )
@@ -92,7 +95,7 @@ def test_what_is_not_used_is_said(tmp_path):
   made.write_csv(tmp_path / 'texts', test=['cat,a', 'dogs,'])
   (tmp_path / 'texts' / 'test_old.csv').write_text('')
   found = make(tmp_path, ['cat,a', 'dogs,b', 'dog,-', 'cats,-'])
-  lines = training.describe(classes.TASK, found.manifest)
+  lines = training.describe(classes.CLASSES, found.manifest)
   assert lines[1].startswith(
     'WARNING: train: 2 rows labelled - or -1, which is none, left out; '
     'the first is line 4'
@@ -147,8 +150,8 @@ def test_rows_of_weight_0_change_nothing(outputs, monkeypatch):
   for other in (0, 2):
     labels = jnp.array([1, other]) * (1.0 if outputs == 1 else 1)
     batch = {'labels': labels, 'label_weights': jnp.array([1.0, 0.0])}
-    found.append(classes.TASK.compute_sums(module, None, batch, None)[0])
-  loss, *_ = names = classes.TASK.list_sums(None, module)[0]
+    found.append(classes.CLASSES.compute_sums(module, None, batch, None)[0])
+  loss, *_ = names = classes.CLASSES.list_sums(None, module)[0]
   assert found[0] == found[1] and found[0][loss] > 0
   assert found[0].keys() == set(names)
 
@@ -224,12 +227,14 @@ def test_the_best_epoch_is_what_is_scored_exported_and_read(tmp_path, capsys):
 def test_a_submission_has_ids_and_what_is_predicted(
   tmp_path, name, chosen, submitted
 ):
-  known, source = TASKS[name], splits.Source('', glue=name)
-  assert classes.TASK.list_columns(source) == ('sentence1', 'sentence2')
-  split = classes.TextRows(None, None, not known.labels, ['7', '3', '4'])
+  known = TASKS[name]
+  c = made.make_config('', '', **{'finetuning.glue': name})
+  columns = training.list_columns(classes.CLASSES, c)
+  assert columns == ('sentence1', 'sentence2')
+  split = encode.Rows(None, None, ids=['7', '3', '4'])
   data = training.Data({'test': split}, known.labels, models.TOKENIZER, {})
   found = {'test': {'chosen': np.array(chosen)}}
-  assert leaderboard.write_task(name, str(tmp_path), data, found)
+  assert outcome.write_submission(name, str(tmp_path), data, found)
   lines = made.read_lines(tmp_path, 'submission', f'{known.folder}.tsv')
   expected = zip(split.ids, submitted, strict=True)
   assert lines == ['index\tprediction', *map('\t'.join, expected)]
@@ -249,7 +254,7 @@ def test_half_the_mean_loss_of_the_tokens_is_added():
   batch = join_gpt()
   batch |= {'labels': np.array([0, 1]), 'label_weights': np.array([1.0, 0.0])}
   batch = jax.tree.map(jnp.asarray, batch)
-  found, _ = classes.TASK.compute_sums(module, params, batch, None)
+  found, _ = classes.CLASSES.compute_sums(module, params, batch, None)
   _, inputs = module.apply({'params': params}, batch, method='with_tokens')
   x, table, bias, _ = inputs
   logits = x[:1] @ table.T + bias[None, None]
@@ -258,7 +263,7 @@ def test_half_the_mean_loss_of_the_tokens_is_added():
   )
   # The row of weight 0 does not count.
   np.testing.assert_allclose(found['half_lm_loss'], loss / 2, rtol=1e-5)
-  _, counts, _ = classes.TASK.list_sums(None, module)
+  _, counts, _ = classes.CLASSES.list_sums(None, module)
   assert counts['half_lm_loss'](batch) == 4  # the cat ##s [EXTRACT]
 
 
@@ -278,3 +283,144 @@ def test_a_run_learns_and_predicts_as_it_was_trained(tmp_path, capsys):
   assert found == ['dog', 'cat']
   logged = [x['half_lm_loss'] for x in made.list_logged(run, 'train')]
   assert logged[-1] < logged[0]
+
+
+ROWS = [
+  ('cat', ['pet', 'cat']),
+  ('dog', ['pet']),
+  ('the the', []),
+] * 16
+
+
+def write_sets(folder, rows=ROWS, dev=ROWS[:6]):
+  folder.mkdir()
+  for name, found in (('train', rows), ('dev', dev)):
+    lines = (json.dumps({'text': x, 'label': y}) + '\n' for x, y in found)
+    (folder / f'{name}.jsonl').write_text(''.join(lines))
+  return str(folder)
+
+
+def configure_sets(tmp_path, *rows, **changes):
+  texts = write_sets(tmp_path / 'texts', *rows)
+  fields = {'finetuning.multi_label': True, **changes}
+  return made.configure(tmp_path, texts, **fields)
+
+
+def test_sets_are_read(tmp_path):
+  rows = [('cat', ['b', 'a']), ('dog', []), ('cat dog', ['b'])]
+  c = configure_sets(tmp_path, rows, [('the dog', ['a'])])
+  data = made.prepare(c, str(tmp_path / 'run'))[1]
+  train = data.splits['train']
+  assert data.labels == ('a', 'b')
+  assert train.labels.tolist() == [[1, 1], [0, 0], [0, 1]]
+  batch = train.make_batch(np.array([0, 2]), 8, 0)
+  assert batch['labels'].tolist() == [[1, 1], [0, 1]]
+  line = training.describe(classes.SETS, data.manifest)[0]
+  assert 'train: 3 rows, 1.00 labels per row, labels a (1), b (2), lo' in line
+
+
+@pytest.mark.parametrize(
+  'train, dev, message',
+  [
+    ([('cat', [])], [('cat', [])], 'no training row with a label; is it in data'),
+    ([('cat', ['a'])], [('cat', ['b'])], "label 'b', which is not learnt"),
+    ([('cat', ['a']), ('a', None)], [('cat', [])], 'train.jsonl: 1 row without a l'),
+  ],
+)  # fmt: skip
+def test_labels_are_known_and_there_are_some(tmp_path, train, dev, message):
+  with pytest.raises(errors.UserError, match=message):
+    made.prepare(configure_sets(tmp_path, train, dev), str(tmp_path / 'run'))
+
+
+def test_the_loss_is_the_mean_over_labels_of_their_cross_entropy(monkeypatch):
+  # Probabilities of 1/2 and 3/4, of which the first is true.
+  logits = jnp.array([[0, np.log(3)], [5, 5]], jnp.float32)
+  monkeypatch.setattr(supervised, 'apply', lambda *_: logits)
+  batch = {
+    'labels': jnp.array([[1, 0], [0, 1]]),
+    'label_weights': jnp.array([1.0, 0.0]),
+  }
+  sums, found = classes.SETS.compute_sums(None, None, batch, None)
+  expected = (np.log(2) + np.log(4)) / 2
+  np.testing.assert_allclose(sums['cross_entropy'], expected, 1e-6)
+  np.testing.assert_allclose(found['probabilities'][0], [0.5, 0.75], 1e-6)
+
+
+def test_a_head_starts_at_the_log_odds_of_labels():
+  labels = np.array([[1, 0, 1], [1, 0, 0]], np.int32)
+  rows = encode.Rows(made.encode_rows(['cat', 'dog'], None, 8), labels)
+  # One row with and one without each label are added.
+  bias = classes.SETS.find_bias(rows, 3)
+  np.testing.assert_allclose(np.exp(bias), [3, 1 / 3, 1], 1e-6)
+
+
+def test_predictions_that_are_all_the_same_are_a_problem():
+  scored = {'doubt': 0, 'metrics': {'micro_f1': 1}, 'baseline': {'micro_f1': 0}}
+  found = {'chosen': np.eye(2, dtype=bool), 'probabilities': np.eye(2)}
+  find = classes.SETS.find_problem
+  assert find(scored, found) is None
+  assert 'all 2' in find(scored, found | {'chosen': np.ones((2, 3), bool)})
+  wrong = found | {'probabilities': np.array([[0, np.nan], [1, 0]])}
+  assert find(scored, wrong) == 'some predictions are not finite'
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory):
+  root = tmp_path_factory.mktemp('sets')
+  return made.train(configure_sets(root), root)
+
+
+@pytest.mark.slow
+def test_a_run_learns_sets_and_its_export_is_the_same_model(run):
+  found = made.read_json(run, 'results.json')
+  assert found['task'] == 'multi_label' and found['problem'] is None
+  assert found['metrics'] == dict.fromkeys(found['metrics'], 1)
+  assert list(found['metrics']) == ['micro_f1', 'macro_f1', 'subset_accuracy']
+  # One label for all six rows, of which four have it; they have six labels.
+  assert found['baseline']['micro_f1'] == pytest.approx(2 * 4 / 12)
+  assert found['classes']['pet']['rows'] == 4
+  ours, _ = made.read_with_export(run)
+  assert ours.head.task == 'multi_label' and ours.head.labels == ('cat', 'pet')
+  assert ours.head.settings.threshold == found['threshold'] != 0.5
+  described = made.read_json(run, 'export', 'config.json')
+  assert described['problem_type'] == 'multi_label_classification'
+  assert described['architectures'] == ['BertForSequenceClassification']
+  more = described['task_specific_params']['bert_jax']
+  assert more['threshold'] == found['threshold']
+  card = '\n'.join(made.read_lines(run, 'export', 'README.md'))
+  assert '| tuned on dev | a text has a label if its probability is abo' in card
+  tsv = made.read_lines(run, 'predictions', 'dev.tsv')
+  columns = 'id\tlabel\tprediction\tprobability_cat\tprobability_pet'
+  assert tsv[0] == columns
+  assert [x.split('\t')[:3] for x in tsv[1:4]] == [
+    ['0', '["cat", "pet"]', '["cat", "pet"]'],
+    ['1', '["pet"]', '["pet"]'],
+    ['2', '[]', '[]'],
+  ]
+
+
+@pytest.mark.slow
+def test_predictions_for_a_file_are_scored_as_at_the_end_of_a_run(
+  run, tmp_path
+):
+  dev = os.path.join(os.path.dirname(run), 'texts', 'dev.jsonl')
+  output, export = str(tmp_path / 'x.csv'), os.path.join(run, 'export')
+  made.predict(export, dev, output, '--label=label', '--keep=text')
+  found = made.read_json(tmp_path / 'x.scores.json')
+  assert found == {
+    name: made.read_json(run, 'results.json')[name] for name in found
+  }
+  rows = list(csv.DictReader(made.read_lines(output)))
+  assert [json.loads(x['prediction']) for x in rows[:3]] == [
+    ['cat', 'pet'], ['pet'], []
+  ]  # fmt: skip
+  likely = [float(rows[1][f'probability_{x}']) for x in ('pet', 'cat')]
+  assert likely[0] > likely[1]
+  made.predict(run, dev, str(tmp_path / 'x.jsonl'))
+  first = json.loads(made.read_lines(tmp_path, 'x.jsonl')[0])
+  assert first['prediction'] == ['cat', 'pet']
+  assert first['probabilities'].keys() == {'cat', 'pet'}
+  # What is written is read, and its columns are not kept beside new ones.
+  made.predict(run, output, str(tmp_path / 'y.csv'), '--label=prediction')
+  with pytest.raises(errors.UserError, match="'probability_cat' is written"):
+    made.predict(run, output, str(tmp_path / 'y.csv'), '--keep=probability_cat')

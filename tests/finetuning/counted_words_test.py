@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
-from bert_jax.finetuning import classes, counted_words, outcome, training
-from bert_jax.finetuning.classes import TextRows
+from bert_jax.finetuning import (
+  classes,
+  counted_words,
+  encode,
+  outcome,
+  training,
+)
 from tests import models
 from tests.finetuning import made
 
@@ -20,11 +25,9 @@ def make_data(pairs=False, train=40):
     texts, seconds = zip(*_PAIRS, strict=True)
     labels = np.array(_NUMBERS, np.float32)
   rows = {
-    name: TextRows(
+    name: encode.Rows(
       made.encode_rows(texts * n, seconds and seconds * n, 16),
       np.tile(labels, n),
-      pairs,
-      [''] * 4 * n,
     )
     for name, n in (('train', train // 4), ('dev', 2))
   }
@@ -65,7 +68,7 @@ def test_a_model_that_is_no_better_is_told():
     (1 - truth, 'no better than counting words: accuracy 0.000'),
   ):
     predicted = {'dev': {'chosen': chosen}}
-    run = outcome.Run(classes.TASK, None, '', data, {}, predicted, None, 0)
+    run = outcome.Run(classes.CLASSES, None, '', data, {}, predicted, None, 0)
     found = outcome._count_words(run, ('accuracy',))['counted_words']
     assert found['problem'].startswith(problem) and found['doubt'] == 1
     assert found['metrics'] == {'accuracy': 1} and found['rows'] == 40

@@ -1,12 +1,14 @@
-"""Tests of what a run leaves, and of its model card."""
+"""Tests of what a run leaves, of its model card and of GLUE's submissions."""
 
 import csv
+import zipfile
 
 import pytest
 
 from bert_jax import main, tasks
 from bert_jax.config import recipes
 from bert_jax.finetuning import outcome
+from bert_jax.finetuning.readers import splits
 from bert_jax.runtime import files, storage
 from tests.finetuning import made
 
@@ -112,8 +114,41 @@ def test_the_card_has_no_path_and_no_field_of_pre_training():
 
 
 def test_the_card_says_when_there_is_no_answer():
-  c = recipes.finetuning()
+  c, tuned = recipes.finetuning(), 'where that scores more than 1.500 above'
   c.task = 'spans'
-  assert 'no answer' not in make_card(c, ('start', 'end'), RESULTS, 1000)
-  c.finetuning.unanswerable = True
-  assert '| no answer | if [CLS]' in make_card(c, ('start',), RESULTS, 1000)
+  for threshold in (None, 1.5):
+    results = RESULTS | {'threshold': threshold}
+    shown = make_card(c, ('start', 'end'), results, 1000)
+    assert (tuned in shown) == (threshold is not None)
+
+
+def test_a_submission_has_the_runs_predictions_and_wnlis_commonest_class(
+  tmp_path,
+):
+  wnli = tmp_path / 'glue' / 'WNLI'
+  wnli.mkdir(parents=True)
+  rows = [f'{i}\ta\tb\t{label}\n' for i, label in enumerate('01001')]
+  head = 'index\tsentence1\tsentence2'
+  (wnli / 'train.tsv').write_text(f'{head}\tlabel\n' + ''.join(rows))
+  (wnli / 'test.tsv').write_text(f'{head}\n7\ta\tb\n3\ta\tb\n')
+  source = splits.Source(str(tmp_path / 'glue'))
+  path, runs = tmp_path / 'submission.zip', {'rte': str(tmp_path / 'run')}
+  assert (
+    outcome.write_leaderboard(str(path), runs, source) is None
+  )  # it had no test files
+  (tmp_path / 'run' / 'submission').mkdir(parents=True)
+  (tmp_path / 'run' / 'submission' / 'RTE.tsv').write_text('best')
+  assert outcome.write_leaderboard(str(path), runs, source) == [
+    *('CoLA.tsv', 'SST-2.tsv', 'MRPC.tsv', 'STS-B.tsv', 'QQP.tsv'),
+    *('MNLI-m.tsv', 'MNLI-mm.tsv', 'AX.tsv', 'QNLI.tsv'),
+  ]
+  with zipfile.ZipFile(path) as written:
+    assert written.namelist() == ['RTE.tsv', 'WNLI.tsv']
+    assert written.read('RTE.tsv') == b'best'
+    wnli_rows = written.read('WNLI.tsv').decode()
+  assert wnli_rows == 'index\tprediction\n7\t0\n3\t0\n'  # three of five are 0
+  before = path.read_bytes()
+  outcome.write_leaderboard(str(path), runs, source)
+  assert path.read_bytes() == before
+  (wnli / 'test.tsv').unlink()
+  assert 'WNLI.tsv' in outcome.write_leaderboard(str(path), runs, source)

@@ -32,7 +32,9 @@ def predict_rows(model, whole=True):
   """Returns (rows of different lengths, what is kept of their predictions)."""
   texts = ['the ' * n + 'cat' for n in (12, 0, 5, 1, 9)]
   split = encode.Rows(made.encode_rows(texts, None, 16), None)
-  return split, predictions.predict_rows(classes.TASK, model, split, 2, whole)
+  return split, predictions.predict_rows(
+    classes.CLASSES, model, split, 2, whole
+  )
 
 
 def test_logits_are_in_order_and_do_not_depend_on_the_rows_beside():

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from bert_jax.finetuning import classes, row_task
+from bert_jax.finetuning import classes, encode, row_task
 from bert_jax.finetuning.readers import table_files
 from bert_jax.inference import padding
 from tests import peak
@@ -23,9 +23,9 @@ def make_encoded(rows):
 
 def test_the_probability_of_one_of_many_classes_is_kept(tmp_path):
   labels = tuple(f'say "{i}"' for i in range(3))
-  split = classes.TextRows(make_encoded(1), np.array([1]), False, ['7'])
+  split = encode.Rows(make_encoded(1), np.array([1]), ids=['7'])
   kept = {'chosen': np.array([2]), 'probability': np.array([4.2e-5])}
-  classes.TASK.write_split(str(tmp_path), 'dev', labels, split, kept)
+  classes.CLASSES.write_split(str(tmp_path), 'dev', labels, split, kept)
   [row] = read(tmp_path / 'dev.tsv')
   assert list(row.values()) == ['7', 'say "1"', 'say "2"', '4.2e-05']
   assert list(row) == ['id', 'label', 'prediction', 'probability']

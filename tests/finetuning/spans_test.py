@@ -1,6 +1,8 @@
 """Tests of answering questions, from files to whole runs of a tiny model."""
 
 import json
+import os
+import pathlib
 import types
 import unicodedata
 
@@ -14,7 +16,6 @@ from hypothesis import strategies as st
 from bert_jax import errors
 from bert_jax.finetuning import (
   encode,
-  span_answers,
   span_windows,
   spans,
   training,
@@ -101,12 +102,11 @@ def test_a_run_learns_to_answer_and_its_export_predicts(tmp_path):
   found = made.read_json(run, 'results.json')
   assert found['metrics']['f1'] > 0.9
   assert found['baseline'] == {'f1': 0.25, 'exact_match': 0.25}  # never answers
-  names = 'predictions', 'nbest_predictions', 'null_odds'
-  answers, best, odds = (
+  names = 'predictions', 'null_odds'
+  answers, odds = (
     made.read_json(run, 'predictions', f'dev.{x}.json') for x in names
   )
   assert list(answers)[:3] == ['q0', 'q1', 'q2']  # in the order of the file
-  assert sum(x['probability'] for x in best['q1']) == pytest.approx(1)
   for name, answer in answers.items():
     assert (odds[name] > found['threshold']) == (answer == '')
   head = made.read_with_export(run)[1].head
@@ -136,27 +136,23 @@ def make_batch():
   }
 
 
-def test_every_possible_answer_is_ranked_and_no_other():
-  random = np.random.default_rng(0)
+@pytest.mark.parametrize('seed', range(3))
+def test_the_best_of_every_possible_answer_is_found(seed):
+  random = np.random.default_rng(seed)
   logits = random.normal(size=(2, 7, 2)).astype(np.float32)
-  found = span_answers.rank(
-    jnp.array(logits), make_batch(), max_answer_length=2
-  )
+  found = spans.find_best(jnp.array(logits), make_batch(), max_answer_length=2)
   # Starts are at 3 and 4, ends up to 5, at most two tokens together.
   for row, possible in enumerate([[(3, 3), (3, 4), (4, 4), (4, 5)], [(3, 3)]]):
-    expected = sorted(
-      possible, key=lambda x: -logits[row, x[0], 0] - logits[row, x[1], 1]
+    a, b = max(
+      possible, key=lambda x: logits[row, x[0], 0] + logits[row, x[1], 1]
     )
-    n = len(possible)
-    got = zip(found['firsts'][row, :n], found['lasts'][row, :n], strict=True)
-    assert [(int(a), int(b)) for a, b in got] == expected
-    np.testing.assert_allclose(
-      found['scores'][row, :n],
-      [(logits[row, a, 0], logits[row, b, 1]) for a, b in expected],
-      atol=1e-6,
-    )
-    assert not np.isfinite(found['scores'][row, n:].sum(-1)).any()
+    assert (found['firsts'][row], found['lasts'][row]) == (a, b)
+    expected = logits[row, a, 0], logits[row, b, 1]
+    np.testing.assert_allclose(found['scores'][row], expected, atol=1e-6)
   np.testing.assert_array_equal(found['nulls'], logits[:, 0])
+  empty = make_batch() | {'starts': jnp.array([[3, 3], [3, 4]])}
+  found = spans.find_best(jnp.array(logits), empty, max_answer_length=2)
+  assert not np.isfinite(found['scores'][0].sum())
 
 
 def compute(monkeypatch, logits, **changes):
@@ -175,7 +171,7 @@ LOGITS = np.random.default_rng(0).normal(size=(2, 7, 2)).astype(np.float32)
 def test_the_loss_is_the_mean_of_those_of_the_first_and_the_last_token(
   monkeypatch,
 ):
-  sums, ranked = compute(monkeypatch, LOGITS)
+  sums, best = compute(monkeypatch, LOGITS)
   likely = np.asarray(jax.nn.log_softmax(LOGITS[:1], axis=1))
   expected = -(likely[0, 3, 0] + likely[0, 4, 1]) / 2
   likely = np.asarray(jax.nn.log_softmax(LOGITS[1:, :5], axis=1))
@@ -184,7 +180,7 @@ def test_the_loss_is_the_mean_of_those_of_the_first_and_the_last_token(
   longer = np.pad(LOGITS, ((0, 0), (0, 9), (0, 0)), constant_values=3)
   more, again = compute(monkeypatch, longer)
   assert more['cross_entropy'] == pytest.approx(expected, rel=1e-5)
-  np.testing.assert_array_equal(ranked['firsts'][0, :4], again['firsts'][0, :4])
+  np.testing.assert_array_equal(best['firsts'], again['firsts'])
 
 
 def test_rows_of_weight_0_change_nothing(monkeypatch):
@@ -333,3 +329,154 @@ def test_answers_are_recovered_from_the_tokens_of_their_windows(
     if a
   }
   assert found == {answer}
+
+
+SETTINGS = classifier.Spans(2, 2, 3, None)
+TEXT = 'The CAT, dog  the CAT'  # the cat [UNK] dog the cat
+
+
+def make_split(answers=(('CAT', 4),)):
+  """Returns two questions, of two windows (tokens 0 to 3, and 2 to 5) and one."""
+  questions = [
+    squad.Question('a', 'dog', 0, answers),
+    squad.Question('b', 'cat', 1, answers and ()),
+  ]
+  content = squad.Squad('', questions, passages=(TEXT, 'é dog'))
+  how = encode.How(models.TOKENIZER, 8, settings=SETTINGS)
+  return span_windows.encode_questions(how, content)[0]
+
+
+# `find_best` of both windows of the first question, which begin at position 3 of a
+# row, and of the second's.
+BEST = {
+  'firsts': np.array([4, 6, 4]),
+  'lasts': np.array([4, 6, 4]),
+  'scores': np.array([(1, 2), (2, 2), (1, 1)], np.float32),
+  'nulls': np.array([(1, 1), (0, 1), (2, 3)], np.float32),
+}
+
+
+@pytest.mark.parametrize(
+  'threshold, expected',
+  [
+    (None, ['CAT', 'dog']),
+    (2.9, ['CAT', '']),
+    (3.0, ['CAT', 'dog']),  # not above
+    (-4.0, ['', '']),
+  ],
+)
+def test_the_best_of_all_windows_is_chosen_or_none(threshold, expected):
+  settings = SETTINGS._replace(threshold=threshold)
+  found = spans.choose(make_split(), BEST, settings)
+  assert found.texts == expected and found.threshold == threshold
+  assert found.odds.tolist() == [1 - 4, 5 - 2]  # of the smallest sum of [CLS]
+
+
+def test_an_answer_has_the_characters_of_the_passage():
+  best = BEST | {'firsts': np.array([3, 4, 3]), 'lasts': np.array([4, 6, 4])}
+  texts = spans.choose(make_split(), best, SETTINGS).texts
+  assert texts == ['dog  the CAT', 'é dog']
+  best |= {'scores': np.array([(2, 2), (2, 2), (0, 0)], np.float32)}
+  assert spans.choose(make_split(), best, SETTINGS).texts[0] == 'The CAT'
+
+
+def test_the_threshold_is_tuned_for_the_best_f1():
+  settings = SETTINGS._replace(threshold=9.0)
+  found = spans.choose(make_split(), BEST, settings, tune=True)
+  assert found.threshold == -3  # the first is answered, the second is not
+  assert found.texts == ['CAT', '']
+  assert found.scores.mean(0).tolist() == [1, 1]
+
+
+def test_answers_that_are_not_known_have_no_score():
+  found = spans.choose(make_split(None), BEST, SETTINGS)
+  assert found.scores is None and found.texts == ['CAT', 'dog']
+
+
+@pytest.mark.parametrize('wrong', [-np.inf, np.nan])
+def test_a_passage_without_tokens_has_no_answer(wrong):
+  best = BEST | {'scores': np.full((3, 2), wrong, np.float32)}
+  found = spans.choose(make_split(), best, SETTINGS)
+  assert found.texts == ['', ''] and found.odds.min() > 1e38
+  scored = {'doubt': 0, 'metrics': {'f1': 1}, 'baseline': {'f1': 0}}
+  assert 'all 2 predictions' in spans.TASK.find_problem(scored, found)
+
+
+def test_a_constant_is_the_commonest_answer_or_none():
+  answers = [('a',), ('b', 'a'), ('b',)]
+  assert spans.predict_constant(answers, unanswerable=False) == 'b'
+  assert spans.predict_constant(answers, unanswerable=True) == ''
+  answers = [(), ('a',), ('a',)]
+  assert spans.predict_constant(answers, unanswerable=False) == 'a'
+
+
+@pytest.mark.parametrize(
+  ('answer', 'right', 'expected'),
+  [
+    ('The Broncos', 'broncos.', (1, 1)),
+    ('Denver Broncos', 'the Broncos', (0, 2 / 3)),  # 2 * 1 / (2 + 1)
+    ('a a cat cat', 'cat cat cat', (0, 0.8)),  # 2 * 2 / (2 + 3)
+    ('Panthers', 'Broncos', (0, 0)),
+    ('', 'Broncos', (0, 0)),
+    ('', '', (1, 1)),
+    # Of English, without spaces: all or nothing.
+    ('北京市', '北京', (0, 0)),
+    ('«Москва»', 'Москва', (0, 0)),  # its punctuation is not ASCII
+    ('서울 시', '서울', (0, 2 / 3)),
+  ],
+)
+def test_answers_are_compared_as_by_the_evaluation_scripts(
+  answer, right, expected
+):
+  assert spans.compare_texts(answer, right) == pytest.approx(expected)
+
+
+def test_the_most_similar_of_the_right_answers_counts():
+  found = spans.score(
+    ['red cat', 'red', '', ''],
+    [('cat', 'the red cat', 'dog'), ('dog', 'red cat'), (), ('The', 'cat')],
+  )
+  np.testing.assert_allclose(found, [[1, 1], [0, 2 / 3], [1, 1], [0, 0]])
+
+
+def count(threshold, odds, scores, answerable):
+  """Returns the summed F1 of answering up to a threshold."""
+  return sum(
+    (score if known else 0.0) if odd <= threshold else float(not known)
+    for odd, score, known in zip(odds, scores, answerable, strict=True)
+  )
+
+
+@settings(deadline=None)
+@given(
+  st.lists(
+    st.tuples(
+      st.integers(-5, 5), st.sampled_from([0.0, 0.5, 1.0]), st.booleans()
+    ),
+    min_size=1,
+    max_size=12,
+  )
+)
+def test_no_threshold_is_better_than_the_one_found(rows):
+  odds, scores, answerable = (np.array(x) for x in zip(*rows, strict=True))
+  found = spans.find_threshold(odds, scores, answerable)
+  best = max(
+    count(x, odds, scores, answerable) for x in [*odds, odds.min() - 1]
+  )
+  assert count(found, odds, scores, answerable) == pytest.approx(best)
+
+
+def test_published_predictions_have_their_published_scores():
+  """Those of the ensemble that led SQuAD 1.1: EM 86.206, F1 92.196."""
+  root = os.environ.get('BERT_JAX_TEST_DATA', '')
+  given = os.path.join(root, 'squad', 'predictions', '1.1_BERT_ensemble.json')
+  if not os.path.exists(given):
+    pytest.skip('BERT_JAX_TEST_DATA has no squad/predictions')
+  answers = json.loads(pathlib.Path(given).read_text())
+  questions = squad.read(os.path.join(root, 'squad', 'dev-v1.1.json')).units
+  scores = spans.score(
+    [answers[x.id] for x in questions],
+    [[text for text, _ in x.answers] for x in questions],
+  )
+  exact, f1 = 100 * scores.mean(0)
+  assert (round(exact, 3), round(f1, 3)) == (86.206, 92.196)

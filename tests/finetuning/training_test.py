@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.data import manifest_file
-from bert_jax.finetuning import classes, training
+from bert_jax.finetuning import classes, encode, training
 from bert_jax.runtime import files, storage
 from bert_jax.tokenization.tokenizer import AddedWord
 from bert_jax.workdir import checkpoint_reader
@@ -17,7 +17,7 @@ from tests.finetuning import made
 
 
 def open_data(c, workdir):
-  return training.open_data(classes.TASK, c, str(workdir))
+  return training.open_data(classes.CLASSES, c, str(workdir))
 
 
 @pytest.fixture(params=['local', 'remote'])
@@ -45,14 +45,14 @@ def test_a_run_that_has_begun_knows_changed_files(begun, tmp_path):
   for text in (path.read_text(), path.read_text().replace('the', 'cat', 1)):
     path.write_text(text)
     data = open_data(*begun)
-    facts.append(training.make_task(classes.TASK, c, data).facts)
+    facts.append(training.make_task(classes.CLASSES, c, data).facts)
   changed = errors.find_changes(*facts)
   assert changed[0].startswith('data.splits.test.sha256 was ')
 
 
 def test_every_field_of_rows_is_in_their_hash():
   rows = [
-    classes.TextRows(made.encode_rows([text], None, 16), labels, False, names)
+    encode.Rows(made.encode_rows([text], None, 16), labels, ids=names)
     for text in ('cat', 'dog')
     for labels in (None, np.array([0]), np.array([1]))
     for names in (['x'], ['\ud800'])
@@ -74,7 +74,7 @@ def test_added_words_stay_whole_in_data_and_in_what_is_read_from_them(
   assert words.tokens(data.splits['train'].encoded.ids[:8]) == (
     '[CLS] dog [UNK] [SEP] [CLS] cat dog [SEP]'.split()
   )
-  facts = training.make_task(classes.TASK, c, data).facts
+  facts = training.make_task(classes.CLASSES, c, data).facts
   assert facts['data']['recipe']['added'] == [list(added[0])]
-  lines = training.describe(classes.TASK, data.manifest)
+  lines = training.describe(classes.CLASSES, data.manifest)
   assert ' tokens, 25.00% of the tokens unknown (' in lines[0]

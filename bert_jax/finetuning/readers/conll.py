@@ -12,12 +12,24 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from bert_jax import errors
-from bert_jax.finetuning.readers import labels, splits, table_files
+from bert_jax.finetuning.readers import splits, table_files
 
 # The number of a line and its columns; flat, for Python's collector of garbage.
 _Row = tuple
 _Blocks = list[tuple[int, list[_Row]]]  # (document, rows)
 
+# Schemes that say where entities begin and end: IOB1, IOB2 (BIO), IOE1, IOE2,
+# BIOES, BILOU, BMES and BMEWO, also without kinds (B, I, O) or with the kind in
+# front (PER-B), and kinds alone (PER, O). Others, such as parts of speech, have none.
+_OUTSIDE = 'O'
+_LETTERS = 'BIMELUSW'  # begin, inside, middle, end, last, unit, single, whole
+_LETTER, _KIND = f'(?P<letter>[{_LETTERS}])', '(?P<kind>.+)'
+_FORMS = (
+  *(f'{_LETTER}-{_KIND}', f'{_LETTER}_{_KIND}', f'{_KIND}[-_]{_LETTER}'),
+  f'{_LETTER}(?P<kind>)',
+)
+# Parts of speech of tweets include O, too, but are single characters.
+_KIND_ALONE = '(?P<letter>)(?P<kind>..+)'
 _START = '-DOCSTART-'
 _BLANKS = re.compile(r'[ \v\f]+')
 _NUMBER = re.compile('[0-9]{1,6}')
@@ -42,7 +54,6 @@ class Words(splits.Content):
   """The sentences of a file, or some of them, in `units`, and all its lines."""
 
   lines: Sequence[str] = ()
-  notes: Sequence[str] = ()  # how the file was read, to print
 
   def list_groups(self):
     return [x.document for x in self.units]
@@ -159,11 +170,7 @@ def _find_columns(path, blocks: _Blocks, word, tag, labelled) -> _Layout:
   column = int(numbered) if word is None else word
   if tag is None:
     tag = 3 if numbered and width == 10 else -1  # CoNLL-U, or any other file
-    if (
-      numbered
-      and width == 4
-      and labels.parse_scheme({*_take(path, rows, top, 2)})
-    ):
+    if numbered and width == 4 and parse_scheme({*_take(path, rows, top, 2)}):
       tag = 2  # GermEval 2014, whose last column has the inner entities
   known = {*_take(path, rows, top, tag)}
   if labelled and (column - tag) % width == 0:
@@ -174,7 +181,7 @@ def _find_columns(path, blocks: _Blocks, word, tag, labelled) -> _Layout:
   if labelled is None:
     labelled = width > 1 + numbered and known != {'_'}
   sure = labelled or numbered or word is not None or width == 1
-  if not sure and labels.parse_scheme(known - {'_'}) is None:
+  if not sure and parse_scheme(known - {'_'}) is None:
     _refuse_sentences(path, [' '.join(x) for _, *x in rows])
   return _Layout(top, numbered, column, tag, known, labelled)
 
@@ -219,8 +226,8 @@ def _count_comments(block, lines, how: _Layout) -> int:
     like = len(columns) == len(how.top) - 1 and all(columns)
     if like and len(tabbed) == 1 and not re.match('#+ +[^ ]', columns[0]):
       # Without a scheme, any text is a tag.
-      forms = labels.parse_scheme(how.known | {columns[how.tag]}) or {}
-      if labels.parse_scheme(how.known) is None or columns[how.tag] in forms:
+      forms = parse_scheme(how.known | {columns[how.tag]}) or {}
+      if parse_scheme(how.known) is None or columns[how.tag] in forms:
         return i
   return len(block)
 
@@ -259,7 +266,7 @@ def _refuse_sentences(path, words):
 def _to_bio(path, units) -> tuple[list[Sentence], str]:
   """Returns sentences with tags as BIO if they have a scheme, and its letters."""
   tags = {tag for x in units for tag in x.tags}
-  forms = labels.parse_scheme(tags)
+  forms = parse_scheme(tags)
   if forms is None:
     return units, errors.count(len(tags), 'plain tag')
   for tag in tags - forms.keys():
@@ -269,8 +276,49 @@ def _to_bio(path, units) -> tuple[list[Sentence], str]:
     raise errors.at_line(path, line, f'{problem}; {advice}')
   letters = {x[0] for x in forms.values()} | {'O'}
   letters |= {'I'} if letters <= set('BIO') else set()
-  scheme = ''.join(x for x in f'{labels.LETTERS}O' if x in letters)
+  scheme = ''.join(x for x in f'{_LETTERS}O' if x in letters)
   return [
-    x._replace(tags=labels.to_bio([forms[tag] for tag in x.tags]))
-    for x in units
+    x._replace(tags=to_bio([forms[tag] for tag in x.tags])) for x in units
   ], f'{scheme} tags'
+
+
+def parse_scheme(tags: set[str]) -> dict[str, str] | None:
+  """Returns {tag: it as B-PER or B} of a file's tags; None without a scheme.
+
+  Where some tags are like B-PER or I-PER, others that are not are left out.
+
+  >>> parse_scheme({'O', 'PER_B'}), parse_scheme({'NOUN', 'VERB'})
+  ({'O': 'O', 'PER_B': 'B-PER'}, None)
+  """
+  outside = {x: _OUTSIDE for x in tags & {_OUTSIDE, '-'}}
+  inside = sorted(tags - outside.keys())
+  sure = any(x.startswith(('B-', 'I-')) for x in inside)
+  for form in (*_FORMS, *([_KIND_ALONE] if _OUTSIDE in tags else [])):
+    parsed = {x: y for x in inside if (y := re.fullmatch(form, x))}
+    if len(parsed) == len(inside) or sure:
+      return outside | {
+        x: '-'.join(filter(None, (y['letter'] or 'I', y['kind'])))
+        for x, y in parsed.items()
+      }
+  return None
+
+
+def to_bio(tags: Sequence[str]) -> list[str]:
+  """Returns a sentence's tags, as from `parse_scheme`, as BIO.
+
+  An entity begins at B-, S-, U- and W-, after E-, L-, S-, U- and W-, and at a tag
+  of another kind than the tag before, as in IOB1 and in conlleval.
+
+  >>> to_bio(['I-PER', 'I-PER', 'B-PER', 'I-LOC', 'O', 'S-LOC', 'E-LOC'])
+  ['B-PER', 'I-PER', 'B-PER', 'B-LOC', 'O', 'B-LOC', 'B-LOC']
+  """
+  made, before = [], _OUTSIDE
+  for tag in tags:
+    if tag != _OUTSIDE:
+      other = before == _OUTSIDE or before[1:] != tag[1:]
+      begins = other or tag[0] in 'BSUW' or before[0] in 'ELSUW'
+      made.append('IB'[begins] + tag[1:])
+    else:
+      made.append(tag)
+    before = tag
+  return made

@@ -1,16 +1,35 @@
-"""Reads the labelled texts of a fine-tuning run: GLUE's files or the user's."""
+"""Reads labelled texts from tables: GLUE's files or the user's.
 
+Also texts with several labels each, or none. A column has lists: JSON's or, in CSV
+and TSV, as Python writes them, or names between commas, semicolons or bars; [] is no
+label, an empty field an unknown one. Or each label has a column, with 1 where it is
+true, 0 where not. Lists of 0 and 1 are read like such columns, whose names are
+numbers, from 0.
+"""
+
+import ast
+import collections
 import dataclasses
+import functools
 import math
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+import re
+import unicodedata
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning.readers import glue, labels, splits, table_files
+from bert_jax.finetuning.readers import glue, splits, table_files
 
-FIELDS = splits.Columns('data.text', 'data.pair', 'data.choices', 'data.label')
+# What pandas reads as missing, and what R, databases and spreadsheets write.
+_MISSING = {
+  *('', 'nan', 'NaN', '-nan', '-NaN', 'null', 'NULL', 'None', r'\N'),
+  *('NA', 'N/A', 'n/a', '<NA>', '#N/A', '#NA', 'Null', 'NAN', 'NaT'),
+}
+_MARKS, _OPEN = re.compile('[,;|]'), ('[', '{')
+_FLAGS = {'0': 0, '0.0': 0, 'false': 0, '1': 1, '1.0': 1, 'true': 1}
+_UNKNOWN = {'', '-1', '-1.0', 'none', 'nan'}  # -1: Jigsaw's, of rows not scored
 
 
 class Example(NamedTuple):
@@ -19,7 +38,7 @@ class Example(NamedTuple):
   line: int
   text: str
   pair: str | tuple[str, ...] | None  # the second text, or several, if any
-  label: str | tuple[str, ...]  # of `labels.read`; several in `label_lists`
+  label: str | tuple[str, ...]  # of `read_label`; several in `LabelLists`
   id: str
 
 
@@ -28,9 +47,9 @@ class Examples(splits.Content):
   """The rows of a split, in order."""
 
   ragged: Sequence[int] = ()  # lines that were left out: too few columns
-  marked: Sequence[int] = ()  # and those with a `labels.find_mark`
-  # Columns of each row to copy into its predictions, {name: value}.
-  kept: Iterable[dict] | None = None
+  marked: Sequence[int] = ()  # and those with a `find_mark`
+  table: table_files.Table | None = None  # of a file to predict for
+  kept: Sequence[dict] | None = None  # its columns to copy into predictions
 
   @property
   def texts(self) -> list[str]:
@@ -43,7 +62,7 @@ class Examples(splits.Content):
     return None if single else [x.pair for x in self.units]
 
   def list_labels(self, source):
-    if source.regression and all(x.label for x in self.units):
+    if source.regression:
       return [_number(self.path, x) for x in self.units]
     return [x.label for x in self.units]
 
@@ -55,14 +74,28 @@ class Examples(splits.Content):
       x.line for x in self.units if not (x.text + ''.join(x.pair or '')).strip()
     ]
 
-  def check_labelled(self, split: str):
-    if missing := [x.line for x in self.units if x.label == '']:
-      count = errors.count(len(missing), 'row')
-      raise errors.UserError(
-        f'{self.path}: {count} of {split} without a label, the first in line '
-        f'{missing[0]}; give each one, or leave those rows out. NA, None, nan, '
-        '- and their like are no labels; give a class of that name another.'
-      )
+
+@dataclasses.dataclass(frozen=True)
+class LabelLists(Examples):
+  """The rows of a split; a label is a tuple of names, '' if it is unknown."""
+
+  def list_labels(self, source):
+    """Returns each row's rarest label; its number if it is a label's first.
+
+    Such a row is not held out, so that each label is learnt.
+    """
+    counts = collections.Counter(y for x in self.units for y in x.label)
+    seen: set[str] = set()
+    groups = []
+    for i, x in enumerate(self.units):
+      rarest = min(x.label, key=counts.__getitem__, default='')
+      groups.append(rarest if seen.issuperset(x.label) else f'\t{i}')
+      seen.update(x.label)
+    return groups
+
+  def flatten(self) -> Examples:
+    units = [x._replace(label=y) for x in self.units for y in x.label]
+    return Examples(self.path, units)
 
 
 def read_glue(name: str, split: str, path: str) -> Examples:
@@ -85,16 +118,13 @@ def read_glue(name: str, split: str, path: str) -> Examples:
 def choose_columns(
   table: table_files.Table,
   columns: splits.Columns,
-  needs_label: bool = True,
-  asked: splits.Columns = FIELDS,
+  labelled: bool | None = True,
+  asked: splits.Columns = splits.FIELDS,
 ) -> Examples:
-  """Returns the examples in the columns of a table, which `asked` has named.
-
-  `needs_label` makes a table without a column of labels an error.
-  """
+  """Returns the examples in the columns of a table, see `Supervised.read`."""
   text, pair, _, label = columns
   wanted = {asked.text: text, asked.pair: pair}
-  if needs_label:
+  if labelled:
     wanted[asked.label] = label
   for field, name in wanted.items():
     if name not in table.names if name else field == asked.text:
@@ -104,18 +134,145 @@ def choose_columns(
       line,
       get_text(table, line, row, text),
       get_text(table, line, row, pair) if pair else None,
-      labels.read(table.path, line, row.get(label) if label else None),
+      read_label(table.path, line, row.get(label) if label else None),
       str(i),
     )
     for i, (line, row) in enumerate(table.rows)
   ]
-  mark = labels.find_mark({x.label for x in units})
+  mark, given = find_mark({x.label for x in units}), asked is not splits.FIELDS
   marked = [x.line for x in units if x.label == mark]
-  if asked is not FIELDS or len(marked) == len(units):  # all rows are wanted
+  if given or len(marked) == len(units):  # all rows are wanted
     units = [x._replace(label='') if x.label == mark else x for x in units]
     marked = []
   units = [x for x in units if x.label != mark]
-  return Examples(table.path, units, ragged=table.ragged, marked=marked)
+  if labelled:
+    _check_labelled(table.path, units)
+  more = {'ragged': table.ragged, 'table': table if given else None}
+  return Examples(table.path, units, marked=marked, **more)
+
+
+def _check_labelled(path, units):
+  if missing := [x.line for x in units if x.label == '']:
+    count = errors.count(len(missing), 'row')
+    raise errors.UserError(
+      f'{path}: {count} without a label, the first in line {missing[0]}; give '
+      'each one, or leave those rows out. NA, None, nan, - and their like are no '
+      'labels; give a class of that name another.'
+    )
+
+
+def read_lists(
+  table: table_files.Table,
+  columns: splits.Columns,
+  labelled: bool | None,
+  asked: splits.Columns,
+) -> LabelLists:
+  """Returns the rows of a table with several labels each."""
+  rows = choose_columns(table, columns._replace(label=''), False, asked)
+  names, lists = columns.label.split(','), [''] * len(table.rows)
+  missing = [x for x in names if x not in table.names]
+  if columns.label in table.names:
+    lists = _read_lists(table, columns.label)
+  elif not missing:
+    lists = [_read_flags(table.path, *x, names) for x in table.rows]
+  elif labelled:
+    problem = f'has no column {missing[0]!r}'
+    refuse_columns(table, problem, asked.label)
+  units = [x._replace(label=y) for x, y in zip(rows.units, lists, strict=True)]
+  if labelled:
+    _check_labelled(table.path, units)
+  ragged, kept = table.ragged, rows.table
+  return LabelLists(table.path, units, ragged=ragged, table=kept)
+
+
+def _read_flags(path, line, row, names) -> tuple[str, ...] | str:
+  flags = {x: str(row.get(x)).strip().lower() for x in names}
+  if _UNKNOWN.issuperset(flags.values()):
+    return ''
+  for name, x in flags.items():
+    if x not in _FLAGS:
+      problem = f'has in {name!r} {x!r}, not 0 or 1; correct that line.'
+      raise errors.at_line(path, line, problem)
+  return tuple(name for name, x in flags.items() if _FLAGS[x])
+
+
+def _read_lists(table, name) -> list[tuple[str, ...] | str]:
+  values = [(line, row.get(name)) for line, row in table.rows]
+  texts = [x for _, x in values if isinstance(x, str) and x[:1] not in _OPEN]
+  marks = sorted({mark for x in texts for mark in _MARKS.findall(x)})
+  if len(marks) > 1:
+    raise errors.UserError(
+      f'{table.path} has {" and ".join(map(repr, marks))} in {name!r}; separate '
+      'all labels by one of these, or give lists, such as ["a", "b"].'
+    )
+  if marks:
+    print(f'{table.path}: {name!r} has labels separated by {marks[0]!r}')
+  lists = [_read_list(table.path, *x) for x in values]
+  numbers = {y for x in lists for y in x} <= {0, 1}
+  if numbers and any(len(set(x)) < len(x) for x in lists):
+    lists = [x and [i for i, y in enumerate(x) if y] for x in lists]
+  return [
+    x if x == '' else tuple(dict.fromkeys(_read_names(table.path, line, x)))
+    for (line, _), x in zip(values, lists, strict=True)
+  ]
+
+
+def _read_list(path, line, value) -> Any:
+  """Returns a list of names or numbers; '' if it is unknown."""
+  if isinstance(value, str) and value[:1] in _OPEN:
+    try:
+      value = ast.literal_eval(value)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+      pass  # refused below
+  elif not isinstance(value, list | dict):
+    given = _MARKS.split(value) if isinstance(value, str) else [value]
+    return _read_names(path, line, given) or ''
+  known = isinstance(value, list)
+  if not known or not all(isinstance(x, str | int | float) for x in value):
+    problem = f'has the labels {value!r}, not a list of names'
+    raise errors.at_line(path, line, f'{problem}; correct that line.')
+  return value
+
+
+def _read_names(path, line, values) -> list[str]:
+  names = (read_label(path, line, x) for x in values)
+  return [x for x in names if x]
+
+
+def read_label(path: str, line: int, value: Any) -> str:
+  """Returns a label as a text, the same for equal ones; '' if it is missing."""
+  label = _name('' if value is None else str(value))
+  if label is None:
+    problem = f'has the label {str(value)[:60]!r}, a list or an object'
+    advice = 'give one, or set finetuning.multi_label=True to learn several.'
+    raise errors.at_line(path, line, f'{problem}; {advice}')
+  return label
+
+
+@functools.lru_cache
+def _name(text: str) -> str | None:
+  text = text.strip()
+  if text in _MISSING:
+    return ''
+  if text[0] + text[-1] in ('[]', '{}'):
+    return None
+  if text in ('True', 'False', 'TRUE', 'FALSE'):  # true and false in JSON
+    return text.lower()
+  whole = re.fullmatch(r'(-?[0-9]+)\.0+', text)
+  return whole[1] if whole else unicodedata.normalize('NFC', text)
+
+
+def find_mark(labels: Collection[str]) -> str | None:
+  """Returns which label of a file says that a row has none, if one does.
+
+  In SNLI it is '-'; on Hugging Face's hub, -1 beside 0, 1, 2 and so on, or alone.
+  """
+  if '-' in labels:
+    return None if '+' in labels else '-'
+  others = set(labels) - {'-1'}
+  numbered = others == set(map(str, range(len(others))))
+  two = len(others) in (1, 2)  # -1 may be the third
+  return '-1' if '-1' in labels and numbered and not two else None
 
 
 def _join_columns(table: table_files.Table, name: str, field: str):

@@ -7,6 +7,9 @@ number them. `dev` and `test` may be several files, as MNLI has.
 import dataclasses
 from collections.abc import Mapping
 
+# Its dev rows contradict its training rows: the paper leaves it out of the mean
+# and predicts the commonest class.
+LEFT_OUT = 'wnli'
 _FILES = {'train': 'train.tsv', 'dev': 'dev.tsv', 'test': 'test.tsv'}
 _ENTAILS = ('entailment', 'not_entailment')
 _BINARY = ('0', '1')

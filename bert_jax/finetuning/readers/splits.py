@@ -42,6 +42,12 @@ class Columns(NamedTuple):
   label: str = ''
 
 
+FIELDS = Columns('data.text', 'data.pair', 'data.choices', 'data.label')
+ASKED = Columns(
+  '--text', '--pair', '--choices', '--label'
+)  # of `bert_jax.predict`
+
+
 class Source(NamedTuple):
   """Where a run's examples come from: fields of `data` and of `finetuning`."""
 
@@ -58,9 +64,12 @@ def get_source(config: config_dict.ConfigDict) -> Source:
   """Returns where the examples of a config come from."""
   c, f = config.data, config.finetuning
   known = find_glue(f.glue)
+  columns = Columns(c.text, c.pair, c.choices, c.label)
+  if known:
+    columns = Columns(known.text, known.pair, label=known.label)
   return Source(
     c.input,
-    Columns(c.text, c.pair, c.choices, c.label),
+    columns,
     c.heldout,
     c.max_documents,
     f.glue,
@@ -177,6 +186,7 @@ class Content:
   path: str
   units: list[Any]  # its rows, sentences or questions, in order
   origin: str = ''  # where they are from, to print, if not just `path`
+  notes: Sequence[str] = ()  # how the file was read, to print
 
   def list_groups(self) -> Sequence[int]:
     """Returns the number of each unit's group, which is held out whole."""

@@ -1,12 +1,11 @@
 """Tests of reading labelled texts, and of what is said about bad ones."""
 
-import functools
 import json
 
 import pytest
 
 from bert_jax import errors
-from bert_jax.finetuning import classes, row_task
+from bert_jax.finetuning import classes, training
 from bert_jax.finetuning.readers import (
   examples,
   splits,
@@ -25,11 +24,7 @@ def source(given, **changes):
 
 
 def read_splits(given):
-  """Returns the splits of a source; the rows of training and dev have labels."""
-  this = classes.TASK
-  found = splits.read(given, functools.partial(this.read_file, given))
-  row_task.RowTask.list_labels(this, None, found)
-  return found
+  return training.read_contents(classes.CLASSES, given)
 
 
 def list_labels(rows):
@@ -204,3 +199,135 @@ def test_short_lines_of_glue_are_left_out_and_counted(tmp_path):
   write_glue(tmp_path, 'QQP', header + train, header + '7\t8\t9\tc\td\t0\n')
   train = read_splits(source(tmp_path, glue='qqp'))['train']
   assert (train.texts, train.pairs, train.ragged) == (['a'], ['b'], [3])
+
+
+@pytest.mark.parametrize(
+  'label, values',
+  [
+    ('1', [1, 1.0, '1', '1.0', ' 1.00 ']),
+    ('-3', [-3, '-3.0']),
+    ('0.5', [0.5, '0.5']),
+    ('true', [True, 'true', 'True', 'TRUE']),
+    ('정치', ['정치', '\u110c\u1165\u11bc\u110e\u1175']),  # in two normal forms
+    # Missing, as JSON, pandas, R, spreadsheets and databases write it.
+    ('', [None, '', ' ', float('nan'), *json.loads('[NaN, null]')]),
+    ('', ['nan', 'NaN', 'null', 'None', 'NA', 'N/A', '<NA>', '#N/A', r'\N']),
+    ('', ['Null', 'NAN', 'NaT']),
+    ('none', ['none']),  # a class of its own, as in stance detection
+    ('Nan', ['Nan']),
+    ('1.0.0', ['1.0.0']),
+    ('[CLS', ['[CLS']),
+  ],
+)
+def test_values_that_are_equal_are_one_label(label, values):
+  assert {examples.read_label('x', 1, value) for value in values} == {label}
+
+
+@pytest.mark.parametrize(
+  'value', [['a', 'b'], [], '["a"]', "['a', 'b']", {'a': 1}]
+)
+def test_a_list_is_no_label(value):
+  with pytest.raises(
+    errors.UserError, match='x: line 3 has .*multi_label=True'
+  ):
+    examples.read_label('x', 3, value)
+
+
+@pytest.mark.parametrize(
+  'given, mark',
+  [
+    (['entailment', 'neutral', '-'], '-'),
+    (['+', '-'], None),
+    (['-'], '-'),
+    (['-1', '0', '1', '2'], '-1'),  # SNLI on Hugging Face's hub
+    (['-1'], '-1'),  # GLUE's test sets there
+    (['-1', '0', '1'], None),  # negative, neutral, positive
+    (['-1', '1'], None),
+    (['-2', '-1', '0', '1', '2'], None),
+    (['a', 'b'], None),
+  ],
+)
+def test_what_says_that_a_row_has_no_label(given, mark):
+  assert examples.find_mark(given) == mark
+
+
+def read_lists(tmp_path, name, content, label='l', labelled=True):
+  path = tmp_path / name
+  path.write_text(content)
+  columns = splits.Columns('text', label=label)
+  table = table_files.read(str(path))
+  return examples.read_lists(table, columns, labelled, splits.FIELDS)
+
+
+def list_sets(*given):
+  return [x.label for x in read_lists(*given, labelled=None).units]
+
+
+def write_json(*values):
+  return ''.join(json.dumps({'text': 'x', 'l': x}) + '\n' for x in values)
+
+
+@pytest.mark.parametrize(
+  'name, content, expected',
+  [
+    ('a.jsonl', write_json(['b', 'a', 'b'], [], None),
+     [('b', 'a'), (), '']),
+    ('a.jsonl', write_json(['', ' a'], float('nan'), 'NA'), [('a',), '', '']),
+    ('a.jsonl', write_json([2, 17], [2.0], 3), [('2', '17'), ('2',), ('3',)]),
+    # For each label whether it is true: a list of 0 and 1 that repeats one.
+    ('a.jsonl', write_json([0, 1, 1], [0, 0, 0]), [('1', '2'), ()]),
+    ('a.jsonl', write_json([True, False], [True, True]),
+     [('0',), ('0', '1')]),
+    ('a.jsonl', write_json([0, 1], [1]), [('0', '1'), ('1',)]),
+    # GoEmotions.
+    ('a.tsv', 'text\tl\nx\t2,17\nx\t3\nx\t\n', [('2', '17'), ('3',), '']),
+    ('a.csv', 'text,l\nx,a | b|\nx,c d\n', [('a', 'b'), ('c d',)]),
+    # As pandas writes lists.
+    ('a.csv', 'text,l\nx,"[\'a,b\', \'c\']"\nx,[]\nx,\n',
+     [('a,b', 'c'), (), '']),
+  ],
+)  # fmt: skip
+def test_a_column_of_lists(tmp_path, name, content, expected):
+  assert list_sets(tmp_path, name, content) == expected
+
+
+def test_a_column_of_0_and_1_for_each_label(tmp_path):
+  # Jigsaw's: -1 in rows that its test does not score.
+  text = 'text,mild,bad\nx,1,1\nx,0,0\nx,-1,-1\nx,0.0,1.0\n'
+  expected = [('mild', 'bad'), (), '', ('bad',)]
+  assert list_sets(tmp_path, 'a.csv', text, 'mild,bad') == expected
+
+
+@pytest.mark.parametrize(
+  'name, content, label, message',
+  [
+    ('a.tsv', 'text\tl\nx\ta,b\nx\tc|d\n', 'l', "',' and '|' in 'l'; separate"),
+    ('a.csv', 'text,l\nx,[0 1]\n', 'l', r"line 2 has the labels '\[0 1\]'"),
+    ('a.jsonl', write_json(['a'], [{'a': 1}]), 'l', r"line 2 has the labels \[{'a'"),
+    ('a.csv', 'text,l\nx,"{\'a\', \'b\'}"\n', 'l', "line 2 has the labels"),
+    ('a.jsonl', write_json([['a']]), 'l', 'not a list of names'),
+    ('a.csv', 'text,a,b\nx,1,0\nx,0,2\n', 'a,b', "line 3 has in 'b' '2', not 0"),
+    ('a.csv', 'text,a,b\nx,1,-1\n', 'a,b', "line 2 has in 'b' '-1', not 0"),
+    ('a.csv', 'text,a,b\nx,1,0\n', 'a,c', "has no column 'c'; it has text, a"),
+  ],
+)  # fmt: skip
+def test_what_is_no_list_is_refused(tmp_path, name, content, label, message):
+  with pytest.raises(errors.UserError, match=message):
+    read_lists(tmp_path, name, content, label)
+
+
+def test_a_file_to_predict_for_needs_no_labels(tmp_path):
+  for label in ('', 'a,b'):
+    [x] = read_lists(tmp_path, 'a.csv', 'text\nx\n', label, False).units
+    assert x.label == ''
+
+
+def test_every_label_keeps_a_row_that_is_not_held_out(tmp_path):
+  # Two neighbouring rows have each label, and all have two; others have one.
+  lists = [[f'x{i // 2}', f'y{(i + 1) // 2}'] for i in range(300)]
+  lists += [['z']] * 600
+  rows = read_lists(tmp_path, 'a.jsonl', write_json(*lists))
+  out = splits.hold_out('', 0.6, range(900), rows.list_labels(None))
+  kept = [x for x, held in zip(lists, out, strict=True) if not held]
+  assert out.sum() == 540
+  assert {y for x in kept for y in x} == {y for x in lists for y in x}
