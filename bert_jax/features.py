@@ -35,7 +35,7 @@ from bert_jax.inference import (
   source,
   trained_length,
 )
-from bert_jax.runtime import cli, drawing, files, progress
+from bert_jax.runtime import cards, cli, files, progress
 from bert_jax.tokenization import unknown
 
 
@@ -128,7 +128,7 @@ def _check_flags(f, sentences):
   if f.input and f.output:
     cli.require_other(f.output, f.input)
   if f.attention_plot:
-    drawing.import_matplotlib()
+    cards.import_matplotlib()
     if len(sentences) != 1:
       raise errors.UserError(
         '--attention_plot draws one sentence; give it as an argument, in quotes.'

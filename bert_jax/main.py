@@ -20,7 +20,7 @@ from absl import flags
 from ml_collections import config_dict, config_flags
 
 from bert_jax.config import get_meanings
-from bert_jax.runtime import cli, memory, storage
+from bert_jax.runtime import cli, machine, storage
 
 
 def run(config: config_dict.ConfigDict, workdir: str):
@@ -121,11 +121,11 @@ def train(
   """
   check_early(config)
   from bert_jax.parallel import distributed
-  from bert_jax.runtime import compile_cache
+  from bert_jax.runtime import machine
 
   start()
   with distributed.leaving_together():
-    compile_cache.use()
+    machine.keep_programs()
     run(config, storage.resolve(workdir))
 
 
@@ -141,7 +141,7 @@ def main():
 
 
 if __name__ == '__main__':
-  memory.keep_freed()
+  machine.keep_freed_memory()
   config_flags.DEFINE_config_file(
     'config', None, 'The experiment, e.g. configs/tiny.py or tiny.py:smoke.'
   )

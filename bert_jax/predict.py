@@ -21,7 +21,7 @@ and returns lists.
 from absl import flags
 
 from bert_jax import errors
-from bert_jax.runtime import cli, memory
+from bert_jax.runtime import cli, machine
 
 
 def _define_flags():
@@ -63,6 +63,6 @@ def main():
 
 
 if __name__ == '__main__':
-  memory.keep_freed()
+  machine.keep_freed_memory()
   _define_flags()
   cli.run(main, resumes=False)

@@ -23,7 +23,7 @@ from bert_jax.corpus import text_files
 from bert_jax.finetuning import metrics
 from bert_jax.finetuning.readers import table_files
 from bert_jax.inference import pseudo_likelihood, source
-from bert_jax.runtime import cards, cli, files, memory
+from bert_jax.runtime import cards, cli, files, machine
 from bert_jax.tokenization import unknown
 from bert_jax.trained import Model
 
@@ -140,6 +140,6 @@ def _define_flags():
 
 
 if __name__ == '__main__':
-  memory.keep_freed()
+  machine.keep_freed_memory()
   _define_flags()
   cli.run(main, resumes=False)

@@ -32,7 +32,7 @@ import small_config
 
 from bert_jax import config_check, errors, main, tasks  # noqa: F401
 from bert_jax.parallel import agreement  # noqa: F401
-from bert_jax.runtime import bucket, compile_cache, signals, storage
+from bert_jax.runtime import bucket, machine, signals, storage
 from bert_jax.trainer import fit  # noqa: F401
 from bert_jax.workdir import log
 
@@ -149,7 +149,7 @@ def train(workdir: str, arguments: str) -> str:
   """
   said = io.StringIO()
   c = small_config.get_config(arguments)
-  compile_cache.use()
+  machine.keep_programs()
   try:
     with (
       contextlib.redirect_stdout(said),

@@ -33,7 +33,7 @@ from bert_jax.config import apply_arguments, recipes
 from bert_jax.hardware import accelerators
 from bert_jax.parallel import device_mesh
 from bert_jax.preflight import compile_step
-from bert_jax.runtime import compilers, files
+from bert_jax.runtime import files, machine
 from bert_jax.trainer import programs, task, tuning
 
 # {chip: slices of four chips, of sixteen; GPUs: four and eight}
@@ -237,8 +237,8 @@ def main():
     if unknown := [name for name in given if name not in known]:
       parser.error(f'no {unknown[0]!r}; there are {"; ".join(known)}')
   there = {
-    True: compilers.is_installed(compilers.TPU),
-    False: any(map(compilers.is_installed, compilers.CUDA.values())),
+    True: machine.is_installed(machine.TPU_COMPILER),
+    False: any(map(machine.is_installed, machine.CUDA_COMPILERS.values())),
   }
   for chip in chips:  # without its compiler, all cells would be `refused`
     if not there[accelerators.parse(CHIPS[chip][0]).is_tpu]:

@@ -224,12 +224,6 @@ FIELDS: dict[str, Field] = {
     _PROCESSES,
     SAME_RESULT,
   ),
-  'data.loader_workers': Field(
-    0,
-    'processes that make batches: -1 is one per core, 0 is a thread',
-    _PROCESSES,
-    SAME_RESULT,
-  ),
   'data.dir': Field(
     '',
     'directory of prepared data, local or gs://; empty is WORKDIR/data',

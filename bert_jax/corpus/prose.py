@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterator
 
 from bert_jax.corpus import document
-from bert_jax.runtime import process_pool
+from bert_jax.runtime import workers
 
 _TOPICS = os.path.join('pydoc_data', 'topics.py')
 
@@ -81,8 +81,8 @@ def read_documents() -> Iterator[document.Document]:
     for k in range(0, len(files), _FILES_PER_JOB)
   ]
   seen: set[str] = set()
-  count = min(process_pool.resolve(process_pool.ONE_PER_CORE), len(jobs))
-  for texts in process_pool.run(_read_files, jobs, count):
+  count = min(workers.resolve(workers.ONE_PER_CORE), len(jobs))
+  for texts in workers.run(_read_files, jobs, count):
     for paragraphs in texts:
       new = [x for x in dict.fromkeys(paragraphs) if x not in seen]
       seen.update(new)

@@ -5,6 +5,7 @@ cache folder, under the hash of its manifest, so a restart copies nothing.
 """
 
 import dataclasses
+import errno
 import hashlib
 import os
 import threading
@@ -15,7 +16,7 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest_file, store
-from bert_jax.runtime import copies, disk, lock, progress, storage
+from bert_jax.runtime import lock, progress, storage
 
 
 def fetch(directory: str, lengths: Collection[int]) -> str:
@@ -41,7 +42,7 @@ def fetch(directory: str, lengths: Collection[int]) -> str:
     os.makedirs(folder, exist_ok=True)
     # Other processes of this machine may want the same copy.
     with lock.exclusive(os.path.join(folder, '.lock'), wait=True):
-      disk.remove_unfinished(folder)
+      storage.remove_unfinished(folder)
       _copy(directory, folder, files)
       storage.write(os.path.join(folder, manifest_file.NAME), raw)
   return folder
@@ -57,7 +58,13 @@ def _copy(directory: str, folder: str, files: dict[str, dict]):
     if name not in sizes or file.get('bytes', sizes[name]) != sizes[name]
   }
   total = sum(file.get('bytes', 0) for file in missing.values())
-  copies.check_room(total, folder)
+  free = storage.count_free(folder)
+  if free < total:
+    raise OSError(
+      errno.ENOSPC,
+      f'a copy needs {total / 1e9:.2f} GB, and {folder} has {free / 1e9:.2f} GB '
+      'free; make room, or name a larger disk by XDG_CACHE_HOME',
+    )
   counting = threading.Lock()
   with progress.Progress(total, 'B', f'copying {directory}') as bar:
 
@@ -67,7 +74,7 @@ def _copy(directory: str, folder: str, files: dict[str, dict]):
       with counting:
         bar.update(file.get('bytes', 0))
 
-    copies.download(directory, folder, list(missing), check)
+    storage.download_files(directory, folder, list(missing), check)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ from ml_collections import config_dict
 from bert_jax import errors, tasks
 from bert_jax.config import to_json
 from bert_jax.experiments import grid
-from bert_jax.runtime import disk, files, lock, signals, storage
+from bert_jax.runtime import files, lock, signals, storage
 from bert_jax.workdir import claim, paths, status
 
 _CONFIG, _CLAIM, _OUTPUT = 'sweep.json', '.sweep.lock', 'output.txt'
@@ -32,8 +32,8 @@ _say = functools.partial(print, flush=True)
 # same command goes on.
 _CHILD = """
 import runpy, sys
-from bert_jax.runtime import process_pool
-process_pool.end_with(int(sys.argv.pop(1)))
+from bert_jax.runtime import workers
+workers.end_with(int(sys.argv.pop(1)))
 runpy.run_module('bert_jax.main', run_name='__main__', alter_sys=True)
 """
 
@@ -108,8 +108,7 @@ def work(
         if not results.keys() >= {*run.needs}:
           continue
         workdir = os.path.join(directory, run.name)
-        path, sign = os.path.join(workdir, _CLAIM), paths.status(workdir)
-        with lock.attempt(path, sign) as held:
+        with lock.attempt(os.path.join(workdir, _CLAIM)) as held:
           # Another process may just have done it.
           if held and run in _look(directory, runs, results, failed):
             _say(f'{run.name} ({len(results) + 1} of {len(runs)})')
@@ -221,7 +220,7 @@ def _open_output(workdir) -> Iterator[BinaryIO]:
     if remote and storage.exists(path):
       storage.download(path, here)
     with errors.explaining(f'cannot write {path}'):
-      file = open(here, 'a+b', opener=disk.open_own)
+      file = open(here, 'a+b')
     with file:
       yield file
     if remote:

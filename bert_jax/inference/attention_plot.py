@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 
-from bert_jax.runtime import drawing, files
+from bert_jax.runtime import cards, files
 
 # Inches: row of a token, minimum side of a map, gap between maps.
 _CELL, _LEAST_SIDE, _GAP = 0.2, 1.6, 0.4
@@ -21,7 +21,7 @@ def draw(path: str, tokens: tuple[str, ...], maps: dict[str, np.ndarray]):
     tokens: S word pieces.
     maps: {title: probabilities [S (from), S (to)]}.
   """
-  matplotlib = drawing.import_matplotlib()
+  matplotlib = cards.import_matplotlib()
   there = {font.name for font in matplotlib.font_manager.fontManager.ttflist}
   fonts = [name for name in _FONTS if name in there]  # searched for each letter
   with (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from bert_jax import errors
 from bert_jax.interop import google, hugging_face, rename, vocabulary
-from bert_jax.runtime import copies, files, hub
+from bert_jax.runtime import files, hub, storage
 from bert_jax.weight_files import local_files
 from bert_jax.workdir import paths
 
@@ -128,10 +128,10 @@ def _fetch(path):
   parent, name = os.path.split(path)
   with contextlib.ExitStack() as stack:
     try:
-      here = stack.enter_context(copies.local_copy(path))
+      here = stack.enter_context(storage.local_copy(path))
     except FileNotFoundError:  # the prefix of Google's files, or nothing
       try:
-        folder = stack.enter_context(copies.local_copy(parent))
+        folder = stack.enter_context(storage.local_copy(parent))
       except FileNotFoundError:
         raise errors.UserError(f'{path} does not exist.') from None
       here = os.path.join(folder, name)

@@ -14,7 +14,7 @@ from bert_jax import errors, param_names
 from bert_jax.hardware import accelerators
 from bert_jax.parallel import partition
 from bert_jax.preflight import gpu_compiler
-from bert_jax.runtime import compilers
+from bert_jax.runtime import machine
 from bert_jax.trainer import programs, shortage
 
 _ENVIRONMENT = {
@@ -55,7 +55,7 @@ def describe_devices(topology: accelerators.Topology) -> list:
   """
   if not topology.is_tpu:
     return gpu_compiler.describe_devices(topology)
-  if not compilers.is_installed(compilers.TPU):
+  if not machine.is_installed(machine.TPU_COMPILER):
     raise errors.UserError(
       'the TPU compiler is not installed; run '
       "pip install 'bert_jax[tpu]' (it needs no TPU)."

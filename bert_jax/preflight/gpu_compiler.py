@@ -8,7 +8,7 @@ from jax.experimental import topologies
 
 from bert_jax import errors
 from bert_jax.hardware import accelerators, chips
-from bert_jax.runtime import compilers
+from bert_jax.runtime import machine
 
 # With a GPU, XLA times several ways to compute each product. With these flags, cuBLAS
 # computes all of them.
@@ -61,7 +61,9 @@ def describe_devices(topology: accelerators.Topology) -> list[jax.Device]:
 
   Adds flags to the environment variable XLA_FLAGS, unless they are there.
   """
-  found = (n for n, x in compilers.CUDA.items() if compilers.is_installed(x))
+  found = (
+    n for n, x in machine.CUDA_COMPILERS.items() if machine.is_installed(x)
+  )
   cuda = next(found, None)
   if cuda is None:
     raise errors.UserError(

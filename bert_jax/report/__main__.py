@@ -23,11 +23,11 @@ def main():
   # The runs may be using the accelerators.
   jax.config.update('jax_platforms', 'cpu')
   from bert_jax.report import page, runs
-  from bert_jax.runtime import compile_cache, files, storage
+  from bert_jax.runtime import files, machine, storage
 
   folders = [storage.resolve(x) for x in flags.FLAGS.workdir or ['']]
   output = flags.FLAGS.output or os.path.join(folders[0], 'report.html')
-  compile_cache.use()
+  machine.keep_programs()
   workdirs, sweeps = runs.find(folders)
   text = page.render([runs.read(x) for x in workdirs], sweeps)
   storage.make_folder(os.path.dirname(output))

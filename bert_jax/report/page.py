@@ -11,7 +11,7 @@ from typing import Any
 from bert_jax import errors
 from bert_jax.experiments import table
 from bert_jax.report import runs
-from bert_jax.runtime import cards, drawing
+from bert_jax.runtime import cards
 
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8">
@@ -89,7 +89,7 @@ def _show_curves(named: Mapping[str, runs.Run]) -> str:
 def draw(*args) -> str:
   """Returns the figure of `make_figure` as SVG."""
   file = io.StringIO()
-  matplotlib = drawing.import_matplotlib()
+  matplotlib = cards.import_matplotlib()
   with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
     # Of letters that no font here has: the reader's browser draws the text.
     warnings.filterwarnings('ignore', 'Glyph .* missing from')
@@ -107,7 +107,7 @@ def make_figure(
   marks: Mapping[str, tuple[str, float]],
 ):
   """Returns a figure of curves over one another; marks are lines across."""
-  matplotlib = drawing.import_matplotlib()
+  matplotlib = cards.import_matplotlib()
   figure = matplotlib.figure.Figure((5, 3.2), layout='constrained')
   axis = figure.add_subplot(title=title)
   # A label that begins with _ would be left out.

@@ -22,7 +22,11 @@ AT_ONCE = 8  # requests
 # alone gives up after half a minute.
 PATIENCE = 120.0
 _CONNECT, _SILENCE = 20, 30  # seconds that an attempt may take or say nothing
-_EMULATOR = 'STORAGE_EMULATOR_HOST'
+_LOG_IN = (
+  'run gcloud auth application-default login, or start on a machine whose '
+  'service account may use the bucket'
+)
+_ALLOW = 'give the account the role Storage Object Admin on the bucket'
 
 
 def connect(path: str):
@@ -42,9 +46,9 @@ def connect(path: str):
 @contextlib.contextmanager
 def using(path: str):
   """Yields (fsspec file system, name in it); puts the URL into OSErrors."""
-  found = connect(path)
+  place = connect(path)
   try:
-    yield found
+    yield place
   except FileNotFoundError as error:
     reason = error.strerror or os.strerror(errno.ENOENT)
     raise FileNotFoundError(errno.ENOENT, reason, path) from error
@@ -95,7 +99,7 @@ def _prepare():
   for name in Patient.protocol:
     fsspec.register_implementation(name, Patient, clobber=True)
   # TensorStore, by which Orbax reads and writes arrays, gets equal settings.
-  if emulator := os.environ.get(_EMULATOR):
+  if emulator := os.environ.get('STORAGE_EMULATOR_HOST'):
     os.environ.setdefault('TENSORSTORE_GCS_HTTP_URL', emulator)
   for name, value in (('TIME_SECONDS', _SILENCE), ('LIMIT_BYTES', 1)):
     os.environ.setdefault(f'TENSORSTORE_CURL_LOW_SPEED_{name}', str(value))
@@ -121,10 +125,3 @@ def _explain(error: Exception) -> OSError:
     return PermissionError(errno.EACCES, f'HTTP 403, {more} ({_ALLOW})')
   again = f', after {PATIENCE:.0f} s of attempts' if _may_pass(error) else ''
   return OSError(errno.EIO, f'{type(error).__name__}, {text}{again}')
-
-
-_LOG_IN = (
-  'run gcloud auth application-default login, or start on a machine whose '
-  'service account may use the bucket'
-)
-_ALLOW = 'give the account the role Storage Object Admin on the bucket'

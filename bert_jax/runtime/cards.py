@@ -1,12 +1,15 @@
-"""Cards of data and of models in Markdown: facts, in tables.
+"""What is shown: cards of data and models in Markdown, tables, and pictures.
 
-They are made to be published, so of a path they have the last part alone.
+Cards are made to be published, so of a path they have the last part alone.
 """
 
 import json
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from bert_jax import errors
 
 # Fields whose values are paths, of a config or of a recipe of data.
 _PATHS = re.compile(r'init_from|(data\.)?(inputs?|vocab|dir)')
@@ -111,3 +114,16 @@ def _name_path(text: str) -> str:
   split, path = _NAMED.fullmatch(text).groups('')
   parts = path.rstrip('/').split('/')
   return split + '/'.join(parts[-2 if _PATTERN.search(parts[-1]) else -1 :])
+
+
+def import_matplotlib():
+  """Returns matplotlib with `figure`, `font_manager`, `ticker`, if installed."""
+  advice = 'install it with: pip install matplotlib'
+  with errors.explaining('a picture needs matplotlib', advice, ImportError):
+    import matplotlib.figure
+    import matplotlib.font_manager
+    import matplotlib.ticker
+  logging.getLogger('matplotlib').setLevel(logging.WARNING)
+  # What is drawn are names and words, in which $ begins no formula.
+  matplotlib.rcParams['text.parse_math'] = False
+  return matplotlib

@@ -1,6 +1,5 @@
 """Starts every command and reports its errors."""
 
-import functools
 import logging
 import os
 import re
@@ -11,13 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from absl import app, flags
 
 from bert_jax import errors
-from bert_jax.runtime import (
-  compilers,
-  config_files,
-  field_help,
-  memory,
-  signals,
-)
+from bert_jax.runtime import config_files, machine, signals
 
 
 def run(
@@ -26,14 +19,18 @@ def run(
   fields: Mapping[str, str] | None = None,
   resumes: bool = True,
 ):
-  """Runs `main` under absl and exits with its result.
+  """Runs `main` under absl and exits with its result, or a code of `errors`.
 
   A UserError, an OSError (of a disk, a network or a bucket), a signal and a
   closed stdout become one line on stderr; anything else is a bug and keeps its
-  traceback. The exit codes are in `errors`. With `takes_arguments`, `main` gets argv without flags;
-  otherwise nothing but flags may be given. `fields` are the meanings of the fields
-  of --config, by name, which --help lists beside --config=FILE. A command that
-  does not resume, after a signal, has written nothing.
+  traceback.
+
+  Args:
+    takes_arguments: `main` gets argv without flags; otherwise nothing but flags
+      may be given.
+    fields: meanings of the fields of --config, by name, which --help lists
+      beside --config=FILE.
+    resumes: a command that does not, after a signal, has written nothing.
   """
 
   def guarded(argv):
@@ -47,12 +44,11 @@ def run(
   # reports that it built its font list.
   for name in ('jax', 'matplotlib'):
     logging.getLogger(name).setLevel(logging.WARNING)
-  _skip_absent_tpu()
+  machine.skip_absent_tpu()
   signals.watch_output()
   try:
     with signals.raising():
-      parse = functools.partial(_parse_flags, fields=fields or {})
-      app.run(guarded, flags_parser=parse)
+      app.run(guarded, flags_parser=lambda argv: _parse(argv, fields or {}))
   except (Exception, errors.Interrupted) as error:
     sys.exit(report(error, resumes))
 
@@ -70,32 +66,6 @@ def report(error: BaseException, resumes: bool = True) -> int:
   return errors.get_exit_code(error)
 
 
-def _skip_absent_tpu():
-  """Chooses the CPU where preflight's compiler for TPUs has no TPU to look for.
-
-  It prints many lines of errors, and once waited for ten minutes.
-  """
-  asked = {'JAX_PLATFORMS', 'JAX_FORCE_TPU_INIT'} & os.environ.keys()
-  windows_gpu = os.path.exists('/dev/dxg')  # under WSL
-  if asked or windows_gpu or memory.has_accelerator():
-    return
-  if compilers.is_installed(compilers.TPU):
-    os.environ['JAX_PLATFORMS'] = 'cpu'
-    if 'jax' in sys.modules:  # which has read that variable
-      sys.modules['jax'].config.update('jax_platforms', 'cpu')
-
-
-def require_beside(name: str, *others: str):
-  """Refuses a flag that has no effect unless one of `others` is given."""
-  found = flags.FLAGS
-  if found[name].present and not any(found[other].value for other in others):
-    wanted = ' or '.join(f'--{other}' for other in others)
-    raise errors.UserError(
-      f'--{name} does nothing without {wanted}; give that too, or leave '
-      f'--{name} out.'
-    )
-
-
 def require_other(output: str, *inputs: str):
   """Refuses an --output that is read, since its content would be lost."""
   for path in inputs:
@@ -107,17 +77,16 @@ def require_other(output: str, *inputs: str):
       )
 
 
-def _parse_flags(argv, fields: Mapping[str, str]):
+def _parse(argv, fields: Mapping[str, str]):
   try:
     return flags.FLAGS(_arrange(argv))
   except SystemExit:  # of --help and the like, which absl ends with 1
     config = flags.FLAGS['config'].value if fields else None
     if config:
-      print(field_help.describe_fields(config, fields))
+      print(config_files.describe_fields(config, fields))
     sys.exit(0)
   except (flags.Error, errors.UserError) as error:
-    name = getattr(error, 'flagname', '')  # of one that there is not
-    full = _join_flags(field_help.find_full_names(name, fields))
+    full = _find_full(getattr(error, 'flagname', ''), fields)
     more = full and f'; did you mean {full}?'
     raise errors.UserError(f'{_gist(error)}{more} See --help.') from error
   except Exception as error:
@@ -136,8 +105,9 @@ def _parse_flags(argv, fields: Mapping[str, str]):
 def _arrange(argv: Sequence[str]) -> list[str]:
   """Expands ~ in flags, as shells do only elsewhere, and puts --config first.
 
-  ml_collections wants it before the flags for its fields, and reports a missing
-  file late and by a traceback.
+  ml_collections wants it before the flags for its fields, reports a missing file
+  late and by a traceback, and joins the values of a tuple that is given twice:
+  of equal flags of a config, the last is left.
   """
   end = argv.index('--') if '--' in argv else len(argv)
   command, *given = argv[:end]
@@ -150,7 +120,12 @@ def _arrange(argv: Sequence[str]) -> list[str]:
     if name in given[:-1]:
       i = given.index(name)
       given[i : i + 2] = [f'--config={given[i + 1]}']
-  given = _drop_overridden(given)
+  names = [x.partition('=')[0].lstrip('-') for x in given]
+  given = [
+    x
+    for i, x in enumerate(given)
+    if not re.match('--?config[.].*=', x) or names[i] not in names[i + 1 :]
+  ]
   given.sort(key=lambda x: not x.startswith('--config='))
   if given and given[0].startswith('--config=') and 'config' in flags.FLAGS:
     file = config_files.find(given[0].removeprefix('--config='))
@@ -158,33 +133,21 @@ def _arrange(argv: Sequence[str]) -> list[str]:
   return [command, *given, *argv[end:]]
 
 
-def _drop_overridden(given: Sequence[str]) -> list[str]:
-  """Drops flags of a config that a later one sets again, as for other flags.
-
-  ml_collections would join the values of a tuple that is given twice.
-  """
-  last = {x.partition('=')[0].lstrip('-'): i for i, x in enumerate(given)}
-  return [
-    x
-    for i, x in enumerate(given)
-    if not re.match('--?config[.].*=', x)
-    or last[x.partition('=')[0].lstrip('-')] == i
-  ]
-
-
 def _describe_unknown(error: BaseException, fields: Collection[str]) -> str:
   text = _gist(error)
   name = re.sub(r'\W*(\w*).*', r'\1', text)
   advice = '--help beside --config lists them.'
-  if full := field_help.find_full_names(name, fields):
-    advice = f'did you mean {_join_flags(full)}?'
+  if full := _find_full(name, fields):
+    advice = f'did you mean {full}?'
   elif near := re.search(r'Did you mean "(\w+)"', text):
     advice = f'did you mean {near[1]!r}?'
   return f'a flag names no field of the config: {name!r}; {advice}'
 
 
-def _join_flags(fields: Sequence[str]) -> str:
-  return ' or '.join(f'--config.{field}' for field in fields)
+def _find_full(name: str, fields: Collection[str]) -> str:
+  """Returns the flags of the fields of which `name` is the last part."""
+  full = [field for field in fields if field.rpartition('.')[2] == name]
+  return ' or '.join(f'--config.{field}' for field in full)
 
 
 def _is_from_config_file(error: BaseException) -> bool:
@@ -200,8 +163,8 @@ def _gist(error: BaseException) -> str:
   ml_collections puts whole tracebacks into its error messages.
   """
   text = str(error).replace('\\n', '\n').replace("\\'", "'").strip()
-  _, found, user_error = text.rpartition('UserError: ')
-  if found:
+  _, ours, user_error = text.rpartition('UserError: ')
+  if ours:
     return user_error.strip()
   while len(text) > 1 and text[0] == text[-1] and text[0] in '\'"':
     text = text[1:-1]

@@ -1,9 +1,12 @@
-"""Finds the files of --config, which may be one that comes with the package."""
+"""Finds the files of --config, and tells users which fields a config has."""
 
 import os
 import pathlib
 import runpy
 import sysconfig
+import textwrap
+from collections.abc import Mapping
+from typing import Any
 
 import bert_jax
 from bert_jax import errors
@@ -13,6 +16,7 @@ _FOLDERS = (
   pathlib.Path(bert_jax.__file__).parents[1] / 'configs',
   pathlib.Path(sysconfig.get_path('data'), 'share', 'bert_jax', 'configs'),
 )
+_WIDTH = 80  # columns
 
 
 def find(given: str) -> str:
@@ -21,9 +25,6 @@ def find(given: str) -> str:
   Args:
     given: FILE[:ARGUMENTS]. If there is no such file, 'tiny' and
       'configs/tiny.py' are the package's own.
-
-  Raises:
-    errors.UserError: if there is no such file, or it cannot be read.
   """
   path, colon, arguments = given.partition(':')
   name = path.removeprefix('configs/').removesuffix('.py')
@@ -46,3 +47,19 @@ def _list_names() -> list[str]:
   return sorted(
     {file.stem for file in files if 'def get_config' in file.read_text('utf-8')}
   )
+
+
+def describe_fields(config: Any, meanings: Mapping[str, str]) -> str:
+  """Returns a text with every field of a config: flag, value and meaning."""
+  lines, group = ['', 'fields, each a flag:'], ''
+  indent = {'initial_indent': ' ' * 4, 'subsequent_indent': ' ' * 4}
+  for name in sorted(meanings, key=lambda name: ('.' in name, name)):
+    before, group = group, name.rpartition('.')[0]
+    if group != before:
+      lines += ['', f'{group}:']
+    value = config[name]
+    shown = repr(value) if isinstance(value, str) else str(value)
+    shown = shown.replace(' ', '') if isinstance(value, tuple) else shown
+    lines.append(f'  --config.{name}={shown}')
+    lines += textwrap.wrap(meanings[name], _WIDTH, **indent)
+  return '\n'.join(lines)

@@ -1,29 +1,26 @@
-"""Writes files and folders whole or not at all, and reads JSON."""
+"""Writes files and folders of results, and reads JSON."""
 
+import contextlib
 import fnmatch
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from bert_jax import errors
-from bert_jax.runtime import disk, storage
+from bert_jax.runtime import storage
 
 
 def write_folder(
   directory: str, allowed: Collection[str], fill: Callable[[str], None]
 ):
-  """Writes a folder; an existing one is replaced.
+  """Writes a folder; the files of an existing one are replaced.
 
-  Locally that is atomic: under a temporary name, synced, then renamed. The old
-  folder is moved aside first and deleted last. If the process is killed, NAME
-  is either the old or the new folder or, between the two renames, missing; then
-  the old one is at `.NAME.old`, and the next call restores it.
-
-  In a bucket, the old files are deleted and the new ones uploaded, those named
-  *config.json first and last: without them, it is not taken for a model.
+  When the new files are complete, the old ones are deleted, and the new ones put
+  in their place, those named *config.json first and last: without them, it is not
+  taken for a model.
 
   Args:
     allowed: names of the files that an existing folder may contain, or patterns
@@ -32,49 +29,45 @@ def write_folder(
   """
   directory = _resolve(directory)
   with errors.explaining(f'cannot write {directory}'):
-    storage.make_folder(os.path.dirname(directory))
-    _check_replaceable(directory, allowed)
-    if storage.is_remote(directory):
-      _upload_folder(directory, fill)
-    else:
-      _replace_folder(directory, fill)
+    old = storage.list_names(directory) if storage.exists(directory) else []
+    known = [x for x in old if any(fnmatch.fnmatchcase(x, y) for y in allowed)]
+    if other := sorted({*old} - {*known}):
+      raise errors.UserError(
+        f'{directory} holds {errors.listing(other)}, which an export would '
+        'delete; name a folder that is empty or does not exist yet.'
+      )
+    with _make_temporary(directory) as new:
+      fill(new)
+      storage.sync_files(new, os.listdir(new))
+      storage.make_folder(directory)
+      for name in sorted(old, key=_is_last, reverse=True):
+        storage.delete(os.path.join(directory, name))
+      for name in sorted(os.listdir(new), key=_is_last):
+        paths = (os.path.join(folder, name) for folder in (new, directory))
+        (storage.upload if storage.is_remote(directory) else os.replace)(*paths)
+    storage.sync_files(directory, [])
 
 
-def _replace_folder(directory, fill):
+def _is_last(name: str) -> bool:
+  return name.endswith('config.json')
+
+
+@contextlib.contextmanager
+def _make_temporary(directory: str) -> Iterator[str]:
+  """Yields a local folder, on the disk of a local directory."""
   parent, name = os.path.split(directory)
-  new, old = (os.path.join(parent, f'.{name}.{x}') for x in ('new', 'old'))
-  if os.path.lexists(old) and not os.path.lexists(directory):
-    os.rename(old, directory)
-  for left in filter(os.path.lexists, (new, old)):
-    shutil.rmtree(left)
-  os.mkdir(new)
+  if storage.is_remote(directory):
+    with tempfile.TemporaryDirectory(prefix='bert_jax.') as new:
+      yield new
+    return
+  new = os.path.join(parent, f'.{name}.new')
+  if os.path.lexists(new):  # after a kill
+    shutil.rmtree(new)
+  os.makedirs(new)
   try:
-    fill(new)
-    storage.sync_files(new, os.listdir(new))
-    if os.path.lexists(directory):
-      os.rename(directory, old)
-    os.rename(new, directory)
-  except BaseException:
-    if os.path.lexists(old) and not os.path.lexists(directory):
-      os.rename(old, directory)
-    shutil.rmtree(new, ignore_errors=True)
-    raise
-  disk.sync(parent)
-  if os.path.lexists(old):
-    shutil.rmtree(old)
-
-
-def _upload_folder(url, fill):
-  def is_last(name):
-    return name.endswith('config.json')
-
-  with tempfile.TemporaryDirectory(prefix='bert_jax.') as new:
-    fill(new)
-    if storage.exists(url):
-      for name in sorted(storage.list_names(url), key=is_last, reverse=True):
-        storage.delete(os.path.join(url, name))
-    for name in sorted(os.listdir(new), key=is_last):
-      storage.upload(os.path.join(new, name), os.path.join(url, name))
+    yield new
+  finally:
+    shutil.rmtree(new)
 
 
 def write_file(path: str, fill: Callable[[str], None]):
@@ -93,21 +86,6 @@ def _resolve(path: str) -> str:
   """Returns the path that is written, behind links, or the URL."""
   path = storage.resolve(path)
   return path if storage.is_remote(path) else os.path.realpath(path)
-
-
-def _check_replaceable(directory, allowed):
-  if not storage.exists(directory):
-    return
-  other = [
-    name
-    for name in storage.list_names(directory)
-    if not any(fnmatch.fnmatchcase(name, x) for x in allowed)
-  ]
-  if other:
-    raise errors.UserError(
-      f'{directory} holds {errors.listing(other)}, which an export would delete; '
-      'name a folder that is empty or does not exist yet.'
-    )
 
 
 def load_json(path: str):

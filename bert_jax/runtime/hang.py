@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from bert_jax import errors
-from bert_jax.runtime import periodic
+from bert_jax.runtime import workers
 
 _PERIOD = 2.0  # seconds between looks
 # A loop hangs if nothing happens for this many times the usual time of an
@@ -41,7 +41,7 @@ class Timer:
   @contextlib.contextmanager
   def running(self) -> Iterator[None]:
     """Watches this thread while the body runs."""
-    with periodic.calling(self._look, _PERIOD):
+    with workers.calling(self._look, _PERIOD):
       yield
 
   @contextlib.contextmanager

@@ -82,13 +82,10 @@ def _ask(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
 
 
 def fetch_model(given: str) -> tuple[str, str]:
-  """Downloads the files of a BERT, unless the library's cache has them.
-
-  Args:
-    given: hf:OWNER/NAME or hf:OWNER/NAME@REVISION.
+  """Downloads the files of a BERT, hf:OWNER/NAME[@REVISION], unless it has them.
 
   Returns:
-    Their folder in the cache, and the name with the commit in its revision.
+    Their folder in the library's cache, and the name with the commit.
   """
   match = _MODEL.fullmatch(given)
   if not match:

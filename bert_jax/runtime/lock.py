@@ -2,11 +2,10 @@
 
 In a folder, a lock is a file, which the kernel releases when a process ends. In
 a bucket it is a claim: PATH/1, PATH/2, ... are created only if absent, so each
-number has one owner, and the owner of the largest is the writer. Who comes next
-takes over, by creating the next number, when that one released its claim or is
-gone: its process is dead on this machine, or it gave no sign of life for three
-minutes by the bucket's clock. The sign is the `status.json` that a run keeps
-writing; a writer without one writes its claim again.
+number has one owner, and the owner of the largest is the writer, who writes it
+again all the time. Who comes next takes over, by creating the next number, when
+that one released its claim or is gone: its process is dead on this machine, or
+it gave no sign of life for three minutes by the bucket's clock.
 """
 
 import contextlib
@@ -19,11 +18,11 @@ import uuid
 from collections.abc import Iterator
 
 from bert_jax import errors
-from bert_jax.runtime import disk, periodic, storage
+from bert_jax.runtime import storage, workers
 
 _RELEASED = b'released'
-_PERIOD = 15.0  # seconds between looks at the own claim
-_GONE = 180.0  # seconds without a sign of life
+_PERIOD = 15.0  # seconds between signs of life
+_GONE = 180.0  # seconds without one
 
 
 class Held(errors.UserError):
@@ -31,28 +30,21 @@ class Held(errors.UserError):
 
 
 @contextlib.contextmanager
-def exclusive(
-  path: str, wait: bool = False, sign: str | None = None, patient: bool = True
-):
-  """Holds a lock.
-
-  Raises Held if another process holds it, and errors.UserError if there can be
-  no lock at `path`.
+def exclusive(path: str, wait: bool = False, patient: bool = True):
+  """Holds a lock; raises Held if another process holds it.
 
   Args:
     path: nothing else may have this path.
     wait: whether to wait for another process of this machine that holds it;
       only for a local path.
-    sign: in a bucket, a file that the holder writes again every minute or more
-      often; None writes the claim.
     patient: in a bucket, False raises at once even if the holder may be gone.
   """
   if storage.is_remote(path):
-    with _claim(path, sign, patient):
+    with _claim(path, patient):
       yield
     return
   os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
-  with open(path, 'a', opener=disk.open_own) as file:
+  with open(path, 'ab') as file:
     try:
       fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
@@ -69,49 +61,48 @@ def exclusive(
 
 
 @contextlib.contextmanager
-def attempt(path: str, sign: str | None = None) -> Iterator[bool]:
+def attempt(path: str) -> Iterator[bool]:
   """Takes a lock if it is free; yields whether it was."""
   with contextlib.ExitStack() as stack:
     try:
-      stack.enter_context(exclusive(path, sign=sign, patient=False))
+      stack.enter_context(exclusive(path, patient=False))
+      held = True
     except Held:
-      yield False
-    else:
-      yield True
+      held = False
+    yield held
 
 
 # In a bucket.
 
 
 @contextlib.contextmanager
-def _claim(path: str, sign: str | None, patient: bool):
+def _claim(path: str, patient: bool):
   who = f'{socket.gethostname()}, process {os.getpid()}, since {time.ctime()}'
   lines = who, _identify_machine(), str(os.getpid()), str(uuid.uuid4())
   content = '\n'.join(lines).encode()
-  while not (number := _take(path, content, sign, patient)):
+  while not (number := _take(path, content, patient)):
     pass  # another process was faster; see whether it lives
 
-  def look():
+  def show_life():
     if _list(path)[-1] > number:
       line = f'error: another took {path} over: this process was cut off.'
       print(line, file=sys.stderr, flush=True)
       os._exit(errors.MISTAKE)  # the main thread may be anywhere
-    if not sign:
-      storage.write(f'{path}/{number}', content)
+    storage.write(f'{path}/{number}', content)
 
   try:
-    with periodic.calling(look, _PERIOD):
+    with workers.calling(show_life, _PERIOD):
       yield
   finally:
     with contextlib.suppress(OSError):  # it is over in minutes
       storage.write(f'{path}/{number}', _RELEASED)
 
 
-def _take(path: str, content: bytes, sign: str | None, patient: bool) -> int:
+def _take(path: str, content: bytes, patient: bool) -> int:
   """Returns the number of our claim, 0 if another process was faster."""
   numbers = _list(path)
   if newest := numbers[-1]:
-    _wait_until_free(path, f'{path}/{newest}', sign, patient)
+    _wait_until_free(path, f'{path}/{newest}', patient)
   number = newest + 1
   if not storage.create(f'{path}/{number}', content):
     return 0
@@ -122,14 +113,15 @@ def _take(path: str, content: bytes, sign: str | None, patient: bool) -> int:
   return number if is_last else 0
 
 
-def _wait_until_free(path: str, claim: str, sign: str | None, patient: bool):
+def _wait_until_free(path: str, claim: str, patient: bool):
   """Returns when the holder of a claim is gone; raises Held if it lives."""
   before = None
   while True:
     try:
-      raw, (age, at) = storage.read(claim), _find_last_sign(claim, sign)
+      raw, at = storage.read(claim), storage.get_time(claim)
     except FileNotFoundError:  # taken over and tidied up
       return
+    age = _read_clock(path) - at
     if raw == _RELEASED or _is_dead(raw) or age > _GONE:
       return
     holder = errors.escape(raw.decode(errors='replace').partition('\n')[0])
@@ -143,15 +135,13 @@ def _wait_until_free(path: str, claim: str, sign: str | None, patient: bool):
     time.sleep(_PERIOD / 3)
 
 
-def _find_last_sign(claim: str, sign: str | None) -> tuple[float, float]:
-  """Returns the age and the time of the last sign of life; bucket's clock."""
-  probe = f'{os.path.dirname(claim)}/now.{uuid.uuid4()}'
+def _read_clock(path: str) -> float:
+  """Returns the time by the bucket's clock."""
+  probe = f'{path}/now.{uuid.uuid4()}'
   storage.create(probe, b'')
-  now, at = storage.get_time(probe), storage.get_time(claim)
+  now = storage.get_time(probe)
   storage.delete(probe)
-  if sign and storage.exists(sign):
-    at = max(at, storage.get_time(sign))
-  return now - at, at
+  return now
 
 
 def _list(path: str) -> list[int]:

@@ -11,7 +11,6 @@ import tqdm
 tqdm.tqdm.set_lock(threading.RLock())
 
 _SECONDS_BETWEEN_LINES, _MOST_SECONDS = 10, 600
-_FEW = 12  # units, which take too different times for a rate
 
 
 def is_due(start: float, last: float) -> bool:
@@ -39,13 +38,10 @@ class Progress:
     lines: bool = True,
     leave: bool = True,
   ):
-    self._lines, self._scaled = lines, unit == 'B'
-    self._label = label
+    self._lines, self._label, self._done = lines, label, initial
+    self._how = {'total': total, 'initial': initial, 'unit_scale': unit == 'B'}
+    self._how['unit'] = unit if unit == 'B' else f' {unit}'
     self._bar = tqdm.tqdm(
-      total=total,
-      initial=initial,
-      unit=unit,
-      unit_scale=self._scaled,
       desc=label,
       leave=leave,
       # A bar within another takes its line for a while.
@@ -53,38 +49,24 @@ class Progress:
       dynamic_ncols=True,
       file=sys.stdout,
       disable=not sys.stdout.isatty(),
+      **self._how,
     )
-    # tqdm stops counting when it is disabled, so count here.
-    self._done, self._first, self._total = initial, initial, total
-    self._unit = unit
     self._start = self._last = time.monotonic()
 
   def update(self, n: float):
     """Counts `n` more units; 0 only shows that time goes by."""
-    self._done += n
+    self._done += n  # tqdm stops counting when it is disabled
     self._bar.update(n)
     if not n:  # only the time changes
       self._bar.refresh()
     shown = not (self._bar.disable and self._lines)
     if not shown and is_due(self._start, self._last):
       self._last = time.monotonic()
-      print(f'{self._label}: {self.describe()}', flush=True)
-
-  def describe(self) -> str:
-    """Returns 'done/total unit, rate, time left', without the last two if few."""
-    seconds = max(time.monotonic() - self._start, 1e-9)
-    rate = (self._done - self._first) / seconds
-    size = tqdm.tqdm.format_sizeof if self._scaled else _plain
-    if self._total is not None and not self._scaled and self._total < _FEW:
-      return f'{size(self._done)}/{size(self._total)} {self._unit}'
-    if self._total is None:
-      return f'{size(self._done)} {self._unit}, {size(rate)} {self._unit}/s'
-    left = (self._total - self._done) / rate if rate else float('inf')
-    clock = tqdm.tqdm.format_interval(left) if left < 1e8 else '?'
-    return (
-      f'{size(self._done)}/{size(self._total)} {self._unit}, '
-      f'{size(rate)} {self._unit}/s, {clock} left'
-    )
+      elapsed = self._last - self._start
+      line = tqdm.tqdm.format_meter(
+        self._done, elapsed=elapsed, ncols=0, prefix=self._label, **self._how
+      )
+      print(line, flush=True)
 
   def write(self, line: str):
     """Prints a line above the bar."""
@@ -96,7 +78,3 @@ class Progress:
 
   def __exit__(self, *exc):
     self._bar.close()
-
-
-def _plain(x: float) -> str:
-  return f'{x:,.0f}' if x >= 100 or x == int(x) else f'{x:.3g}'

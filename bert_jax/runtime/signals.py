@@ -45,30 +45,21 @@ def _handled_by(handler):
 def raising():
   """Raises `errors.Interrupted` as soon as a signal arrives.
 
-  It does so even if a library replaces that exception by one of its own, as
-  Orbax does while it reads.
+  It does so even if a library raises another error from it, as Orbax does while
+  it reads, or if it arrives where Python ignores errors.
   """
-
-  previous, hooked = sys.unraisablehook, False
+  previous = sys.unraisablehook
 
   def handler(signum):
-    if hooked:  # where nothing can be raised
-      _send_later(signum)
-    else:
-      raise errors.Interrupted(signum)
+    raise errors.Interrupted(signum)
 
   def hook(unraisable):
-    nonlocal hooked
-    hooked = True
-    try:
-      # It arrived in a callback, such as jax's at garbage collection, which
-      # cannot raise; soon something else runs.
-      if interrupted := _find_interrupted(unraisable.exc_value):
-        _send_later(interrupted.signum)
-      else:
-        previous(unraisable)
-    finally:
-      hooked = False
+    # It arrived in a callback, such as jax's at garbage collection, which cannot
+    # raise; soon something else runs.
+    if interrupted := _find_interrupted(unraisable.exc_value):
+      threading.Timer(_AGAIN, _send, (interrupted.signum,)).start()
+    else:
+      previous(unraisable)
 
   sys.unraisablehook = hook
   try:
@@ -80,6 +71,36 @@ def raising():
     raise
   finally:
     sys.unraisablehook = previous
+
+
+def _find_interrupted(error: BaseException | None):
+  while error is not None and not isinstance(error, errors.Interrupted):
+    error = error.__cause__  # not what went wrong while it was handled
+  return error
+
+
+@contextlib.contextmanager
+def recording():
+  """Yields a `Stop` that records the first signal, for the caller to poll."""
+  stop = Stop()
+
+  def handler(signum):
+    stop.signum = stop.signum or signum
+    name = signal.Signals(signum).name
+    line = f'\n{name}: stopping after this step, or compiling, and saving.\n'
+    # Not by `print`, in which the signal may have come.
+    with contextlib.suppress(OSError):  # the terminal may be gone
+      os.write(sys.stdout.fileno(), line.encode())
+
+  with _handled_by(handler):
+    yield stop
+
+
+def _send(signum: int):
+  """Stops the command as a signal would, even one that cannot reach it."""
+  if callable(signal.getsignal(signal.SIGTERM)):
+    _sent.append(signum)
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
 
 
 class _Output(io.FileIO):
@@ -104,46 +125,8 @@ def watch_output():
   for name in ('stdout', 'stderr'):
     old = getattr(sys, name)
     old.flush()
-    raw = _Output(old.fileno(), 'w', closefd=False)
-    new = io.TextIOWrapper(
-      io.BufferedWriter(raw),
-      old.encoding,
-      'backslashreplace',
-      line_buffering=old.line_buffering,
-      write_through=old.write_through,
-    )
+    raw = io.BufferedWriter(_Output(old.fileno(), 'w', closefd=False))
+    how = {'line_buffering': old.line_buffering}
+    how['write_through'] = old.write_through
+    new = io.TextIOWrapper(raw, old.encoding, 'backslashreplace', **how)
     setattr(sys, name, new)
-
-
-def _send(signum: int):
-  """Stops the command as a signal would, even one that cannot reach it."""
-  if callable(signal.getsignal(signal.SIGTERM)):
-    _sent.append(signum)
-    signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
-
-
-def _send_later(signum: int):
-  threading.Timer(_AGAIN, _send, (signum,)).start()
-
-
-def _find_interrupted(error: BaseException | None):
-  while error is not None and not isinstance(error, errors.Interrupted):
-    error = error.__cause__  # not what went wrong while it was handled
-  return error
-
-
-@contextlib.contextmanager
-def recording():
-  """Yields a `Stop` that records the first signal, for the caller to poll."""
-  stop = Stop()
-
-  def handler(signum):
-    stop.signum = stop.signum or signum
-    name = signal.Signals(signum).name
-    line = f'\n{name}: stopping after this step, or compiling, and saving.\n'
-    # Not by `print`, in which the signal may have come.
-    with contextlib.suppress(OSError):  # the terminal may be gone
-      os.write(sys.stdout.fileno(), line.encode())
-
-  with _handled_by(handler):
-    yield stop

@@ -8,23 +8,26 @@ has no times of local files without an owner's name.
 """
 
 import contextlib
+import errno
 import glob
 import io
 import math
 import os
+import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 from typing import BinaryIO
 
 from bert_jax import errors
-from bert_jax.runtime import bucket, disk
+from bert_jax.runtime import bucket
 
 _RANGES_AT_ONCE = 16
 _CHUNK = 8 << 20  # bytes of a request, which has half a minute
-_BUFFER = 1 << 20  # bytes
+_BUFFER, _LOCAL_BUFFER = 1 << 20, 1 << 16  # bytes
+_UNFINISHED = re.compile(r'\..*\.[0-9a-f]{16}\.new')
 
 
 def is_remote(path: str) -> bool:
@@ -63,7 +66,7 @@ def read(
 ) -> bytes:
   """Returns a file's content, or `size` bytes of it from an offset on."""
   if not is_remote(path):
-    with disk.open_file(path) as file:
+    with open_binary(path) as file:
       file.seek(offset or 0)
       return file.read(size)
   end = None if size is None else offset + size
@@ -86,17 +89,20 @@ def read_ranges(
 
 
 def open_binary(path: str) -> BinaryIO:
-  """Opens a local file or an object for reading."""
+  """Opens a file for reading; raises OSError for what may block or never end."""
   if not is_remote(path):
-    return disk.open_file(path)
+    return open(path, 'rb', _LOCAL_BUFFER, opener=_open_regular)
   with bucket.using(path) as (filesystem, name):
     return io.BufferedReader(filesystem.open(name, 'rb'), _BUFFER)
 
 
-def download(path: str, local: str):
-  """Copies an object to a local file."""
-  with bucket.using(path) as (filesystem, name):
-    filesystem.get_file(name, local)
+def _open_regular(path, flags) -> int:
+  descriptor = os.open(path, flags | os.O_NONBLOCK)
+  mode = os.fstat(descriptor).st_mode
+  if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # `open` refuses folders
+    return descriptor
+  os.close(descriptor)
+  raise OSError(errno.EPERM, 'it is a pipe or a device, not a file', path)
 
 
 def exists(path: str) -> bool:
@@ -123,12 +129,12 @@ def get_time(path: str) -> float:
 def _look(path: str) -> tuple[bool, int, float]:
   """Returns whether a path is a folder, its bytes and its time, 0 if unknown."""
   if not is_remote(path):
-    found = os.stat(path)  # unlike os.path.exists, raises an error of the disk
-    return stat.S_ISDIR(found.st_mode), found.st_size, found.st_mtime
+    about = os.stat(path)  # unlike os.path.exists, raises an error of the disk
+    return stat.S_ISDIR(about.st_mode), about.st_size, about.st_mtime
   with bucket.using(path) as (filesystem, name):
-    found = filesystem.info(name)
-  time = found['mtime'].timestamp() if found.get('mtime') else 0.0
-  return found['type'] == 'directory', found['size'], time
+    facts = filesystem.info(name)
+  time = facts['mtime'].timestamp() if facts.get('mtime') else 0.0
+  return facts['type'] == 'directory', facts['size'], time
 
 
 def list_names(path: str) -> list[str]:
@@ -138,11 +144,18 @@ def list_names(path: str) -> list[str]:
   """
   if not is_remote(path):
     return sorted(os.listdir(path))
-  with bucket.using(path) as (filesystem, name):
-    found = filesystem.ls(name, detail=False)
-  names = {x.removeprefix(f'{name}/').rstrip('/') for x in found}
+  return sorted(_list_kinds(path))
+
+
+def _list_kinds(path: str) -> dict[str, str]:
+  """Returns {name: 'file' or 'directory'} of a folder in a bucket."""
+  with bucket.using(path) as (filesystem, folder):
+    listed = filesystem.ls(folder, detail=True)
+  kinds = {
+    x['name'].removeprefix(f'{folder}/').rstrip('/'): x['type'] for x in listed
+  }
   # An object may have any name; these would not be files in a folder.
-  return sorted(names - {'', '.', '..', name})
+  return {x: kinds[x] for x in kinds.keys() - {'', '.', '..', folder}}
 
 
 def expand(given: str) -> list[str]:
@@ -158,10 +171,8 @@ def expand(given: str) -> list[str]:
       paths = {path for name in names for path in filesystem.find(name)}
       return sorted(map(filesystem.unstrip_protocol, paths))
   names = [given] if os.path.exists(given) else glob.glob(given, recursive=True)
-  found: set[str] = set()
-  for name in names:
-    found.update(_below(name) if os.path.isdir(name) else [name])
-  return sorted(found)
+  files = (_below(name) if os.path.isdir(name) else [name] for name in names)
+  return sorted({path for below in files for path in below})
 
 
 def _below(directory: str) -> Iterator[str]:
@@ -170,6 +181,69 @@ def _below(directory: str) -> Iterator[str]:
     for name in names:
       if not name.startswith('.'):
         yield os.path.join(folder, name)
+
+
+def count_free(path: str) -> float:
+  """Returns the free bytes on the disk of a path; a bucket is never full."""
+  return math.inf if is_remote(path) else shutil.disk_usage(path).free
+
+
+# Copies of what is in a bucket.
+
+
+def download(path: str, local: str):
+  """Copies an object to a local file."""
+  with bucket.using(path) as (filesystem, name):
+    filesystem.get_file(name, local)
+
+
+def download_files(
+  path: str,
+  folder: str,
+  names: Iterable[str],
+  check: Callable[[str, str], None] = lambda name, new: None,
+):
+  """Copies files of a folder in a bucket to a local one, several at a time.
+
+  A file has its name only when it is whole and checked: `check` is called with
+  each name and the path of its new copy, from several threads, and if it
+  raises, the copy is deleted.
+  """
+
+  def copy(name):
+    with replacing(os.path.join(folder, name)) as new:
+      download(os.path.join(path, name), new)
+      check(name, new)
+
+  with futures.ThreadPoolExecutor(bucket.AT_ONCE) as pool:
+    list(pool.map(copy, names))  # cancels the rest if one fails
+
+
+@contextlib.contextmanager
+def local_copy(path: str) -> Iterator[str]:
+  """Yields a local path with the content of a file or folder.
+
+  A local path is yielded as it is, whether it exists or not. Of a folder in a
+  bucket, the files in it are copied, but not its subfolders; the copies are
+  deleted on exit. In errors, its path is replaced by the original's. Raises
+  FileNotFoundError if there is no such object.
+  """
+  if not is_remote(path):
+    yield path
+    return
+  path = path.rstrip('/')
+  with tempfile.TemporaryDirectory(prefix='bert_jax.') as folder:
+    here = os.path.join(folder, os.path.basename(path))
+    if is_folder(path):
+      os.mkdir(here)
+      kinds = _list_kinds(path)
+      download_files(path, here, (x for x in kinds if kinds[x] == 'file'))
+    else:
+      download(path, here)
+    try:
+      yield here
+    except errors.UserError as error:
+      raise errors.UserError(str(error).replace(here, path)) from error
 
 
 # Writing.
@@ -184,32 +258,50 @@ def replacing(path: str, synced: bool = True):
   `synced`, a new local file may be empty after a power cut, until `sync_files`,
   which takes less time for many files than one by one.
   """
+  parent, name = os.path.split(path)
   if is_remote(path):
     with tempfile.TemporaryDirectory(prefix='bert_jax.') as folder:
-      new = os.path.join(folder, os.path.basename(path))
-      yield new
-      upload(new, path)
+      yield os.path.join(folder, name)
+      upload(os.path.join(folder, name), path)
     return
-  new = disk.create_beside(path)
+  new = os.path.join(parent, f'.{name}.{os.urandom(8).hex()}.new')
+  open(new, 'xb').close()  # not what was there, such as a link to another file
   try:
     yield new
     if synced:
-      disk.sync(new)
+      sync(new)
     os.replace(new, path)
   except BaseException:
     if os.path.lexists(new):
       os.remove(new)
     raise
   if synced:
-    disk.sync(os.path.dirname(path) or '.')
+    sync(parent or '.')
+
+
+def remove_unfinished(folder: str):
+  """Removes what a kill in `replacing` left in a local folder.
+
+  No other process may be writing there.
+  """
+  for name in os.listdir(folder) if os.path.isdir(folder) else ():
+    if _UNFINISHED.fullmatch(name):
+      os.remove(os.path.join(folder, name))
+
+
+def sync(path: str):
+  """Flushes a local file's contents or a folder's entries to the disk."""
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
 
 
 def sync_files(folder: str, names: Sequence[str]):
   """Flushes files of a local folder to the disk; an object needs no flush."""
-  if not is_remote(folder):
-    for name in names:
-      disk.sync(os.path.join(folder, name))
-    disk.sync(folder)
+  for name in (*names, '') if not is_remote(folder) else ():
+    sync(os.path.join(folder, name))
 
 
 def write(path: str, content: bytes, synced: bool = True):
@@ -296,8 +388,3 @@ def move_folder(source: str, target: str, mark: str):
     copy(marked)
     _delete_objects(filesystem, [marked])
     _delete_objects(filesystem, others)
-
-
-def count_free(path: str) -> float:
-  """Returns the free bytes on the disk of a path; a bucket is never full."""
-  return math.inf if is_remote(path) else shutil.disk_usage(path).free

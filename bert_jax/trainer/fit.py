@@ -15,7 +15,7 @@ from ml_collections import config_dict
 from bert_jax import errors
 from bert_jax.model import parameters
 from bert_jax.parallel import agreement, device_mesh, distributed
-from bert_jax.runtime import process_pool, progress, signals, storage
+from bert_jax.runtime import progress, signals, storage, workers
 from bert_jax.trainer import programs, shortage, step, tuning
 from bert_jax.trainer.loop import run_phase
 from bert_jax.trainer.meter import Meter
@@ -170,7 +170,6 @@ def _make_plan(config, start) -> Plan:
     keep_best=config.finetuning.select == 'best',
     log_every=config.log.every,
     profiled=config.profile_steps,
-    workers=config.data.loader_workers,
   )
 
 
@@ -200,7 +199,7 @@ def _list_facts(mesh):
   }
   if device.platform == 'cpu':
     # XLA divides sums among them, so the bits depend on how many there are.
-    facts['cores'] = process_pool.count_cores()
+    facts['cores'] = workers.count_cores()
   return facts
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed
-from bert_jax.runtime import prefetch, progress
+from bert_jax.runtime import progress, workers
 from bert_jax.trainer import meter, programs
 from bert_jax.trainer.run import Run
 from bert_jax.trainer.step import BLOCK, TrainState
@@ -69,7 +69,7 @@ def run_phase(
   report.meter.begin_phase()
   own = device_mesh.find_own_rows(run.mesh, phase.batch_size)
   make = functools.partial(run.task.train_batch, phase, rows=own)
-  batches = prefetch.make_ahead(make, first, end, plan.workers)
+  batches = workers.make_ahead(make, first, end)
   with contextlib.closing(batches), _frozen_heap():
     for step in range(first, end):
       run.stop_if_asked(step, state, ask=False)
@@ -284,7 +284,7 @@ def _held_out(run, phase, step, state, rows, bar):
   """Yields the batches of rows on the devices; a signal stops the run."""
   own = device_mesh.find_own_rows(run.mesh, phase.eval_batch_size)
   make = functools.partial(rows.eval_batch, phase, rows=own)
-  made = prefetch.make_ahead(make, 0, rows.eval_batches(phase))
+  made = workers.make_ahead(make, 0, rows.eval_batches(phase))
   with contextlib.closing(made):
     for batch in made:
       run.stop_if_asked(step, state)

@@ -260,6 +260,6 @@ class Meter:
     self._advises = False
     self._bar.write(
       f'the devices waited for batches {row["data_wait"]:.0%} of the time; '
-      'stop, raise data.loader_workers (-1: a process per core) and start '
-      'again: the run goes on, with the same batches'
+      'other programs on this host, or few cores, slow the thread that makes '
+      'them'
     )

@@ -21,7 +21,7 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed, partition
-from bert_jax.runtime import process_pool, progress
+from bert_jax.runtime import progress, workers
 from bert_jax.trainer import optimizer, shortage, step, tuning
 from bert_jax.trainer.task import Compute, Objective, Phase, split_by_length
 from bert_jax.workdir import fingerprint
@@ -167,9 +167,7 @@ def compile_all(
   """Compiles programs, as many in parallel as the platform's compiler can."""
   # libtpu 0.0.42.1 sometimes overflows its stack and ends the process when it
   # compiles several programs for a TPU7x in parallel.
-  at_once = (
-    1 if platform == 'tpu' else process_pool.resolve(process_pool.ONE_PER_CORE)
-  )
+  at_once = 1 if platform == 'tpu' else workers.resolve(workers.ONE_PER_CORE)
   start, count = time.monotonic(), f'{len(listed)} programs'
   say(f'compiling {count} ...')
   with (

@@ -153,7 +153,6 @@ class Plan:
     keep_best: whether the result is the state of the best evaluation, by the
       first metric of `Task.score`, instead of the last state.
     profiled: how many to trace.
-    workers: processes that make batches.
   """
 
   phases: list[Phase]
@@ -165,7 +164,6 @@ class Plan:
   keep_best: bool
   log_every: int
   profiled: int
-  workers: int
 
   @property
   def steps(self) -> int:

@@ -15,7 +15,7 @@ from bert_jax import errors
 from bert_jax.config import FIELDS, declare_fields, flatten, to_json
 from bert_jax.config.declaration import ANOTHER, SAME_MEANING, SAME_RESULT
 from bert_jax.parallel import distributed
-from bert_jax.runtime import disk, files, hub, lock, storage
+from bert_jax.runtime import files, hub, lock, storage
 from bert_jax.workdir import checkpoint_reader, integrity, paths
 
 
@@ -79,9 +79,8 @@ def claim(workdir: str, config: config_dict.ConfigDict):
   another process has locked it, it raises errors.UserError.
   """
   make_folder(workdir)
-  path, sign = os.path.join(workdir, '.lock'), paths.status(workdir)
-  with lock.exclusive(path, sign=sign):
-    disk.remove_unfinished(workdir)
+  with lock.exclusive(os.path.join(workdir, '.lock')):
+    storage.remove_unfinished(workdir)
     if is_final(workdir):
       check_config(workdir)
       _announce(workdir, _compare(workdir, config))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.runtime import disk, files, periodic, storage
+from bert_jax.runtime import files, storage, workers
 from bert_jax.workdir import event_file, paths
 
 _SECONDS = 60.0  # between uploads
@@ -44,7 +44,7 @@ class Mirror:
             storage.download(f'{path}/{name}', f'{self.folder}/{name}')
         stack.callback(self.flush)
         # After a failure the run goes on: the next checkpoint waits for the files.
-        stack.enter_context(periodic.calling(self.flush, _SECONDS))
+        stack.enter_context(workers.calling(self.flush, _SECONDS))
       self._stack = stack.pop_all()
 
   def flush(self):
@@ -89,7 +89,7 @@ class Log:
       self.path = paths.metrics(self._mirror.folder)
       board = paths.tensorboard(self._mirror.folder)
       self.evaluation = _drop_rows_after(self.path, step)
-      self._file = open(self.path, 'a', encoding='utf-8', opener=disk.open_own)
+      self._file = open(self.path, 'a', encoding='utf-8')
       os.makedirs(board, exist_ok=True)
       self._board = event_file.EventFile(board, step)
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from bert_jax import errors
-from bert_jax.runtime import files, periodic
+from bert_jax.runtime import files, workers
 from bert_jax.workdir import paths
 
 _SECONDS = 20.0  # between writes of changes
@@ -95,7 +95,7 @@ class Status:
 
   def __enter__(self):
     self._write()
-    self._thread.enter_context(periodic.calling(self._write, _SECONDS))
+    self._thread.enter_context(workers.calling(self._write, _SECONDS))
     return self
 
   def __exit__(self, kind, error, traceback):

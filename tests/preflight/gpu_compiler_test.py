@@ -12,12 +12,12 @@ from bert_jax import config, errors
 from bert_jax.hardware import accelerators, chips
 from bert_jax.ops import flash_attention
 from bert_jax.preflight import examine, gpu_compiler, page
-from bert_jax.runtime import compilers
+from bert_jax.runtime import machine
 from bert_jax.trainer import programs, task
 
 GPUS = [c for c in chips.CHIPS if c.capability]
 needs_compiler = pytest.mark.skipif(
-  not any(map(compilers.is_installed, compilers.CUDA.values())),
+  not any(map(machine.is_installed, machine.CUDA_COMPILERS.values())),
   reason="needs 'bert_jax[gpu-compiler]'",
 )
 
@@ -107,7 +107,7 @@ def test_a_gpu_is_described_to_the_compiler(chip):
 
 def test_the_flags_of_the_user_stay(monkeypatch):
   where = accelerators.parse('h200:1')
-  monkeypatch.setattr(compilers, 'is_installed', lambda name: 'cuda13' in name)
+  monkeypatch.setattr(machine, 'is_installed', lambda name: 'cuda13' in name)
   given = []
 
   def describe(**options):
@@ -127,7 +127,7 @@ def test_the_flags_of_the_user_stay(monkeypatch):
 
 
 def test_a_missing_compiler_is_named(monkeypatch):
-  monkeypatch.setattr(compilers, 'is_installed', lambda name: False)
+  monkeypatch.setattr(machine, 'is_installed', lambda name: False)
   with pytest.raises(errors.UserError, match=r"'bert_jax\[gpu-compiler\]'"):
     gpu_compiler.describe_devices(accelerators.parse('h200:1'))
 

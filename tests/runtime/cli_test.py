@@ -7,14 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-from unittest import mock
 
 import pytest
 
 from bert_jax import errors
 from bert_jax.config import FIELDS
 from bert_jax.data import vocab
-from bert_jax.runtime import cli, compilers, config_files, memory
+from bert_jax.runtime import cli, config_files
 from tests import commands, processes
 
 
@@ -55,32 +54,6 @@ def test_the_last_of_equal_flags_of_a_config_holds():
 def test_a_command_ends_with_a_code_and_says_why(error, code, said, capsys):
   assert cli.report(error) == code
   assert capsys.readouterr().err == f'{said}\n'
-
-
-@pytest.mark.parametrize(
-  ('compiler', 'accelerator', 'asked', 'chosen'),
-  [
-    ('libtpu', False, None, 'cpu'),
-    ('jax_plugins.xla_cuda13', False, None, None),
-    ('libtpu', True, None, None),
-    ('libtpu', False, 'tpu', 'tpu'),
-  ],
-)
-def test_a_compiler_looks_for_no_tpu_where_there_is_none(
-  compiler, accelerator, asked, chosen, monkeypatch
-):
-  jax = mock.Mock()
-  monkeypatch.setitem(sys.modules, 'jax', jax)
-  monkeypatch.setattr(memory, 'has_accelerator', lambda: accelerator)
-  monkeypatch.setattr(compilers, 'is_installed', lambda name: name == compiler)
-  with mock.patch.dict(os.environ):
-    os.environ.pop('JAX_PLATFORMS', None)
-    if asked:
-      os.environ['JAX_PLATFORMS'] = asked
-    cli._skip_absent_tpu()
-    assert os.environ.get('JAX_PLATFORMS') == chosen
-  expected = [mock.call('jax_platforms', 'cpu')] if chosen == 'cpu' else []
-  assert jax.config.update.mock_calls == expected
 
 
 _PRINT = """

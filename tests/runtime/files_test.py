@@ -1,11 +1,11 @@
-"""Files and folders that appear whole or not at all."""
+"""Files and folders of results."""
 
 import os
 
 import pytest
 
 from bert_jax import errors
-from bert_jax.runtime import disk, files, storage
+from bert_jax.runtime import files, storage
 
 
 def filled(text):
@@ -31,7 +31,7 @@ def test_a_file_replaces_the_old_or_leaves_it(tmp_path, monkeypatch):
     raise OSError(28, 'No space left on device')
 
   with monkeypatch.context() as m:
-    m.setattr(disk, 'sync', fail)
+    m.setattr(storage, 'sync', fail)
     with pytest.raises(OSError, match='cannot write .*No space left'):
       files.write_file(path, filled('new'))
   with open(path, encoding='utf-8') as f:
@@ -42,78 +42,61 @@ def test_a_file_replaces_the_old_or_leaves_it(tmp_path, monkeypatch):
     assert f.read() == 'new'
 
 
-def test_every_file_of_a_folder_is_flushed_before_it_is_named(
+def fill(*names):
+  def write(new):
+    for name in names:
+      filled(name)(os.path.join(new, name))
+
+  return write
+
+
+ALLOWED = ['config.json', 'old', 'weights']
+
+
+def test_every_file_of_a_folder_is_flushed_before_it_is_in_place(
   tmp_path, monkeypatch
 ):
   flushed = []
-  monkeypatch.setattr(
-    disk, 'sync', lambda path: flushed.append(os.path.basename(path))
-  )
-
-  def fill(new):
-    filled('1')(os.path.join(new, 'a'))
-    filled('2')(os.path.join(new, 'b'))
-
-  files.write_folder(str(tmp_path / 'x'), ['a', 'b'], fill)
-  assert sorted(flushed[:2]) == ['a', 'b']
-  assert flushed[2:] == ['.x.new', tmp_path.name]
+  monkeypatch.setattr(storage, 'sync', flushed.append)
+  files.write_folder(str(tmp_path / 'x'), ALLOWED, fill('weights', 'old'))
+  new = f'{tmp_path}/.x.new'
+  assert sorted(flushed[:2]) == [f'{new}/old', f'{new}/weights']
+  assert flushed[2:] == [f'{new}/', f'{tmp_path}/x/']
 
 
-def test_a_folder_replaces_the_old_or_leaves_it(tmp_path):
-  path = tmp_path / 'x'
+def test_a_folder_is_replaced_when_the_new_one_is_complete(folder, monkeypatch):
+  path = os.path.join(folder, 'x')
 
-  def write(text, error=None):
-    def fill(new):
-      filled(text)(os.path.join(new, 'a'))
-      if error:
-        raise error
+  def fail(new):
+    fill('weights')(new)
+    raise OSError(28, 'No space left on device')
 
-    files.write_folder(str(path), ['a'], fill)
-
-  def check(text):
-    assert (path / 'a').read_text() == text and os.listdir(tmp_path) == ['x']
-
-  write('old')
+  files.write_folder(path, ALLOWED, fill('config.json', 'old', 'weights'))
   with pytest.raises(OSError, match='No space left'):
-    write('new', OSError(28, 'No space left on device'))
-  check('old')
-  # As after a kill between the two renames, with a second kill to come.
-  path.rename(tmp_path / '.x.old')
-  (tmp_path / '.x.new').mkdir()
-  with pytest.raises(KeyboardInterrupt):
-    write('new', KeyboardInterrupt())
-  check('old')
-  write('new')
-  check('new')
-  (path / 'thesis.tex').touch()
-  with pytest.raises(errors.UserError, match='thesis.tex'):
-    write('other')
-  assert (path / 'thesis.tex').exists()
+    files.write_folder(path, ALLOWED, fail)
+  assert storage.list_names(path) == ALLOWED
+  assert storage.list_names(folder) == ['x']
+  files.write_folder(path, ALLOWED, fill('weights', 'config.json'))
+  assert storage.list_names(path) == ['config.json', 'weights']
+  storage.write(f'{path}/thesis.tex', b'')
+  with pytest.raises(errors.UserError, match='holds thesis.tex, which an exp'):
+    files.write_folder(path, ALLOWED, fill('weights'))
+  assert storage.exists(f'{path}/thesis.tex')
 
 
-def test_a_folder_in_a_bucket_is_replaced(remote, monkeypatch):
-  allowed = ['config.json', 'old', 'weights']
-
-  def fill(*names):
-    def write(new):
-      for name in names:
-        filled(name)(os.path.join(new, name))
-
-    return write
-
-  files.write_folder(remote, allowed, fill('config.json', 'old', 'weights'))
-  assert storage.list_names(remote) == allowed
-  files.write_folder(remote, allowed, fill('weights', 'config.json'))
-  assert storage.list_names(remote) == ['config.json', 'weights']
-
+def test_what_is_left_of_a_folder_after_a_kill_is_no_model(folder, monkeypatch):
+  path = os.path.join(folder, 'x')
+  files.write_folder(path, ALLOWED, fill('config.json', 'weights'))
   with monkeypatch.context() as m:  # dies in the middle
     m.setattr(storage, 'upload', lambda local, path: 1 // 0)
+    m.setattr(os, 'replace', lambda local, path: 1 // 0)
     with pytest.raises(ZeroDivisionError):
-      files.write_folder(remote, allowed, fill('weights', 'config.json'))
-  assert not storage.exists(f'{remote}/config.json')
-  files.write_file(f'{remote}/mine', filled(''))
-  with pytest.raises(errors.UserError, match='holds mine, which an export'):
-    files.write_folder(remote, allowed, fill('weights'))
+      files.write_folder(path, ALLOWED, fill('weights', 'config.json'))
+  assert not storage.exists(f'{path}/config.json')
+  if not storage.is_remote(folder):
+    os.mkdir(f'{folder}/.x.new')
+  files.write_folder(path, ALLOWED, fill('weights', 'config.json'))
+  assert storage.list_names(path) == ['config.json', 'weights']
 
 
 def test_json_in_a_bucket_that_is_ill_is_no_wrong_path(ill, remote):

@@ -41,22 +41,21 @@ def train(timer, updates, seconds):
     timer.arm(update=True)
 
 
-def test_a_loop_that_stands_still_ends_after_ten_minutes(timer):
-  train(timer, 50, 4)  # 48 are finished, after 200 s
+@pytest.mark.parametrize(
+  ('updates', 'seconds', 'said'),
+  [
+    # A loop that stands still has ten minutes: 48 are finished, after 200 s.
+    (50, 4, 'no training step or evaluation batch for 600 s, usually 4.17 s'),
+    (12, 100, 'for 2400 s, usually 120 s'),  # 20 times; 10 took 1200 s
+    (2, 4, 'for 3600 s'),  # begun; the first has an hour
+  ],
+)
+def test_a_loop_may_take_twenty_times_its_usual_time(
+  timer, updates, seconds, said
+):
+  train(timer, updates, seconds)
   idle(timer, 598)
-  assert end(timer) == (
-    'no training step or evaluation batch for 600 s, usually 4.17 s'
-  )
-
-
-def test_slow_updates_have_twenty_times_their_time(timer):
-  train(timer, 12, 100)  # ten are finished, after 1200 s
-  assert end(timer).endswith('for 2400 s, usually 120 s')
-
-
-def test_the_first_update_has_an_hour(timer):
-  train(timer, 2, 4)  # begun
-  assert end(timer).endswith('for 3600 s')
+  assert end(timer).endswith(said)
 
 
 def test_what_pauses_the_timer_may_take_any_time(timer):

@@ -40,11 +40,11 @@ def test_it_is_refused_while_its_holder_lives_and_taken_over_then(folder):
   assert path in str(caught.value)
   if storage.is_remote(folder):
     assert f'process {holder.pid}, since ' in str(caught.value)
-  begin = time.monotonic()
   with lock.attempt(path) as held:
     assert not held
   holder.kill()
   holder.communicate()
+  begin = time.monotonic()
   with lock.attempt(path) as held:
     assert held
   assert time.monotonic() - begin < 5
@@ -60,40 +60,18 @@ def test_a_holder_on_another_machine_is_gone_when_it_stops_writing(
 ):
   monkeypatch.setattr(lock, '_GONE', 1.0)
   hold_elsewhere(f'{remote}/lock')
+  with lock.attempt(f'{remote}/lock') as held:  # it may live
+    assert not held
   with lock.exclusive(f'{remote}/lock'):
     assert storage.list_names(f'{remote}/lock') == ['8']
+    with lock.attempt(f'{remote}/lock') as held:
+      assert not held
   said = f'{remote}/lock is held by pod-3, process 1, since noon; waiting for'
   assert said in capsys.readouterr().out
 
 
-@pytest.mark.parametrize('age, gone', [(100, False), (190, True), (None, True)])
-def test_a_run_lives_while_it_writes_its_status(remote, monkeypatch, age, gone):
-  path, sign = f'{remote}/lock', f'{remote}/status.json'
-  hold_elsewhere(path)
-  if age:
-    files.write_text(sign, '{}')
-  ages = {f'{path}/7': 200, sign: age}
-  monkeypatch.setattr(storage, 'get_time', lambda x: 1000 - ages.get(x, 0))
-  with lock.attempt(path, sign) as held:
-    assert held == gone
-
-
-def test_who_writes_a_status_does_not_write_its_claim(remote, monkeypatch):
-  looks, numbers, written = [], lock._list, []
-
-  def look(path):
-    looks.append(path)
-    return numbers(path)
-
-  with lock.exclusive(f'{remote}/lock', sign=f'{remote}/status.json'):
-    monkeypatch.setattr(lock, '_list', look)
-    monkeypatch.setattr(storage, 'write', lambda *x: written.append(x[1]))
-    waiting.until(lambda: len(looks) > 2)
-  assert written == [b'released']
-
-
-def test_who_looked_before_others_came_and_went_does_not_hold_it(
-  remote, monkeypatch
+def test_a_released_lock_is_not_waited_for_nor_a_stale_list_believed(
+  remote, monkeypatch, capsys
 ):
   path, numbers = f'{remote}/lock', lock._list
   hold_elsewhere(path, 'released')
@@ -109,12 +87,6 @@ def test_who_looked_before_others_came_and_went_does_not_hold_it(
   monkeypatch.setattr(lock, '_list', look)
   with lock.exclusive(path):
     assert storage.list_names(path) == ['10']
-
-
-def test_a_holder_that_released_it_is_not_waited_for(remote, capsys):
-  hold_elsewhere(f'{remote}/lock', 'released')
-  with lock.exclusive(f'{remote}/lock'):
-    pass
   assert not capsys.readouterr().out
 
 
@@ -129,7 +101,7 @@ def test_a_process_number_proves_death_on_its_own_machine_alone(monkeypatch):
   assert not is_dead('', gone)
 
 
-def test_of_many_at_once_one_gets_it(remote, monkeypatch):
+def test_of_many_at_once_one_gets_it(remote):
   hold_elsewhere(f'{remote}/lock', 'released')
   inside, most, refused = [], [], []
 
@@ -138,7 +110,7 @@ def test_of_many_at_once_one_gets_it(remote, monkeypatch):
       with lock.exclusive(f'{remote}/lock'):
         inside.append(1)
         most.append(len(inside))
-        time.sleep(1.5)
+        time.sleep(1)
         inside.pop()
     except errors.UserError:
       refused.append(1)
@@ -189,20 +161,19 @@ def test_a_local_lock_may_be_waited_for(tmp_path):
   with lock.exclusive(path):
     thread = threading.Thread(target=wait)
     thread.start()
-    time.sleep(0.2)
+    time.sleep(0.1)
     order.append('first')
   thread.join()
   assert order == ['first', 'second'] and os.path.exists(path)
 
 
-@pytest.mark.parametrize('code', [errno.ENOLCK, errno.ENOSYS])
-def test_a_file_system_without_locks_is_one_line(tmp_path, monkeypatch, code):
+def test_a_file_system_without_locks_is_one_line(tmp_path, monkeypatch):
   def refuse(file, operation):
-    raise OSError(code, os.strerror(code))
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
   monkeypatch.setattr(lock.fcntl, 'flock', refuse)
   path = str(tmp_path / 'lock')
-  said = f'cannot lock {path}: {os.strerror(code)}; use a directory on a file'
+  said = f'cannot lock {path}: {os.strerror(errno.ENOLCK)}; use a directory on'
   with pytest.raises(errors.UserError, match=said):
     with lock.exclusive(path):
       pass

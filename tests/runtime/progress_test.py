@@ -17,7 +17,7 @@ def test_without_a_terminal_lines_come_now_and_then(capsys, monkeypatch):
     bar.update(400_000)
   # One line at 12 s (1.2 MB done), none within ten seconds of it.
   assert capsys.readouterr().out == (
-    'reading: 1.20M/4.00M B, 100k B/s, 00:28 left\n'
+    'reading:  30% 1.20M/4.00M [00:12<00:28, 100kB/s]\n'
   )
 
 

@@ -13,7 +13,7 @@ from orbax.checkpoint import type_handlers
 
 from bert_jax import errors
 from bert_jax.parallel import device_mesh
-from bert_jax.runtime import process_pool
+from bert_jax.runtime import workers
 from bert_jax.trainer import fit
 from bert_jax.workdir import status
 from tests import training
@@ -30,7 +30,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
   steps = [row['step'] for row in training.rows_of(tmp_path / 'b', 'train')]
   assert steps == sorted(set(steps))
   facts = training.rows_of(tmp_path / 'b', 'run')[-1]
-  assert (facts['devices'], facts['cores']) == (4, process_pool.count_cores())
+  assert (facts['devices'], facts['cores']) == (4, workers.count_cores())
 
 
 def test_few_devices_write_each_array_and_it_comes_back(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ def find(new, old=None):
 @pytest.mark.parametrize(
   'field, value, expected',
   [
-    ('data.loader_workers', 2, claim.SAME_RESULT),
+    ('data.workers', 2, claim.SAME_RESULT),
     ('eval.every', 5, claim.SAME_RESULT),
     ('mesh.model', 2, claim.SAME_MEANING),
     ('phases.accumulate', (2, 2), claim.SAME_MEANING),

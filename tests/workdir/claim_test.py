@@ -79,9 +79,9 @@ def test_a_field_that_the_run_is_older_than_has_its_default(tmp_path):
   ('changes', 'said'),
   [
     (
-      'log.every=7,keep=9,loader_workers=2',
+      'log.every=7,keep=9,workers=2',
       'the config has changed, which does not change the result: '
-      'checkpoint.keep was 3, is 9; data.loader_workers was 0, is 2; '
+      'checkpoint.keep was 3, is 9; data.workers was -1, is 2; '
       'log.every was 100, is 7\n',
     ),
     (

@@ -12,7 +12,7 @@ import pipe
 from bert_jax.config import unflatten
 from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import pretrain
-from bert_jax.runtime import memory
+from bert_jax.runtime import machine
 from bert_jax.trainer import programs, task, tuning
 from bert_jax.trainer.step import jit_train, run_key
 
@@ -53,7 +53,7 @@ def find_peak() -> dict:
 
 
 def main():
-  memory.keep_freed()  # as bert_jax.main does
+  machine.keep_freed_memory()  # as bert_jax.main does
   settings = pipe.settings()
   c = unflatten(settings['config'])
   for argument in sys.argv[2:]:  # those of XLA are in the environment

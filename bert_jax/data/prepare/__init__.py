@@ -12,7 +12,7 @@ from bert_jax import errors
 from bert_jax.corpus import sources, text_files
 from bert_jax.data import manifest_file, stages
 from bert_jax.data.recipe import Recipe
-from bert_jax.runtime import disk, hub, lock, process_pool, storage
+from bert_jax.runtime import hub, lock, storage, workers
 from bert_jax.tokenization import tokenizer
 
 
@@ -40,7 +40,7 @@ def prepare(recipe: Recipe, output: str, runner: stages.Runner) -> dict:
           )
         stages.make(recipe, partial, runner)
       storage.delete(os.path.join(partial, 'work'))
-      disk.remove_unfinished(partial)
+      storage.remove_unfinished(partial)
       storage.move_folder(partial, output, manifest_file.NAME)
     manifest = manifest_file.read(output)
   asked, made = recipe.to_dict(), manifest['recipe']
@@ -57,16 +57,16 @@ def _is_complete(directory: str) -> bool:
 
 def local_runner(count: int) -> stages.Runner:
   """Returns a runner with `count` processes; -1 is one per core, 0 is none."""
-  count = process_pool.resolve(count)
+  count = workers.resolve(count)
 
   @functools.cache  # kept, so that the next stage starts sooner
   def make_pool():
-    return process_pool.make_pool(count)
+    return workers.make_pool(count)
 
   def run(fn: Callable, jobs: Sequence[tuple]) -> Iterator:
     if min(count, len(jobs)) <= 1:  # one worker would not save time
       return (fn(*job) for job in jobs)
-    return process_pool.run_in(make_pool(), fn, jobs)
+    return workers.run_in(make_pool(), fn, jobs)
 
   return run
 

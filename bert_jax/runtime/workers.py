@@ -1,6 +1,8 @@
-"""Work in several processes."""
+"""Work in other processes and threads."""
 
+import collections
 import contextlib
+import itertools
 import math
 import multiprocessing
 import os
@@ -11,9 +13,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 
+from bert_jax import errors
+
 ONE_PER_CORE = -1
 # Of version 2 of Linux's control groups, as a container sees it.
 _QUOTA = '/sys/fs/cgroup/cpu.max'
+_READ_AHEAD = 4  # batches
 
 
 def resolve(count: int) -> int:
@@ -37,29 +42,16 @@ def _read_quota() -> float:
   return math.inf
 
 
-def make_pool(
-  count: int, held: Callable | None = None
-) -> futures.ProcessPoolExecutor:
-  """Returns a pool of `count` processes, which end with it or with this one.
+# Processes.
 
-  Each gets a copy of `held` when it starts, for `call_held`.
-  """
+
+def make_pool(count: int) -> futures.ProcessPoolExecutor:
+  """Returns a pool of `count` processes, which end with it or with this one."""
   # Not fork: the parent may hold threads of other libraries.
   context = multiprocessing.get_context('spawn')
   return futures.ProcessPoolExecutor(
-    count, context, initializer=_start, initargs=(os.getpid(), held)
+    count, context, initializer=_start, initargs=(os.getpid(),)
   )
-
-
-def call_held(*args):
-  """Calls what `make_pool` was given, in a process of that pool."""
-  return _held(*args)
-
-
-def terminate(pool: futures.ProcessPoolExecutor):
-  """Ends the processes of a pool amid their work."""
-  for process in [*(pool._processes or {}).values()]:
-    process.terminate()
 
 
 def run(fn: Callable, jobs: Sequence[tuple], count: int) -> Iterator:
@@ -81,25 +73,17 @@ def run_in(
       'lower and run the same command again: finished work is kept.',
     ) from None
   except BaseException:
-    terminate(pool)
+    for process in [*(pool._processes or {}).values()]:  # amid their work
+      process.terminate()
     raise
 
 
-_held: Callable | None = None  # of this process of a pool
-
-
-def _start(parent: int, held: Callable | None):
-  global _held
-  _held = held
-  leave_signals_to_parent()
-  end_with(parent)  # for which a pool's workers would wait forever
-
-
-def leave_signals_to_parent():
-  """Ignores what a terminal sends to the parent and its children alike."""
+def _start(parent: int):
+  # What a terminal sends to the parent and its children alike is the parent's.
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   signal.signal(signal.SIGHUP, signal.SIG_IGN)
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
+  end_with(parent)  # for which a pool's workers would wait forever
 
 
 def end_with(parent: int):
@@ -111,3 +95,50 @@ def end_with(parent: int):
     os._exit(1)
 
   threading.Thread(target=watch, daemon=True).start()
+
+
+# Threads.
+
+
+def make_ahead(
+  make: Callable[[int], dict], first: int, stop: int
+) -> Iterator[dict]:
+  """Yields make(first), ..., make(stop - 1), which a thread makes ahead.
+
+  Close the iterator (`.close()`) to stop the thread early.
+  """
+  steps, pool = iter(range(first, stop)), futures.ThreadPoolExecutor(1)
+  ready = collections.deque(
+    pool.submit(make, t) for t in itertools.islice(steps, _READ_AHEAD)
+  )
+  try:
+    while ready:
+      batch = ready.popleft().result()
+      ready.extend(pool.submit(make, t) for t in itertools.islice(steps, 1))
+      yield batch
+  finally:
+    pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def calling(function: Callable[[], object], seconds: float) -> Iterator[None]:
+  """Calls `function` every so many seconds while the body runs.
+
+  An error of a disk or a bucket is a warning, since the next call may succeed.
+  """
+  done = threading.Event()
+
+  def work():
+    while not done.wait(seconds):
+      try:
+        function()
+      except (OSError, errors.UserError) as error:
+        print(f'warning: {error}', file=sys.stderr, flush=True)
+
+  thread = threading.Thread(target=work, daemon=True)
+  thread.start()
+  try:
+    yield
+  finally:
+    done.set()
+    thread.join()
