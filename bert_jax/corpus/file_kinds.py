@@ -8,10 +8,8 @@ from bert_jax import errors
 from bert_jax.corpus import clean, formats, mediawiki, text_files
 
 # What `recognise` returns; LINES have an object each.
-TEXT, PAGES, WIKITEXT, DUMP, LINES, JSON, PARQUET, ARROW, ARROW_STREAM = range(
-  9
-)
-INDIVISIBLE = DUMP, JSON, ARROW, ARROW_STREAM
+TEXT, PAGES, WIKITEXT, DUMP, LINES, JSON, PARQUET, ARROW = range(8)
+INDIVISIBLE = DUMP, JSON, ARROW
 
 _BLANK = b'\xef\xbb\xbf \t\r\n'  # with a byte order mark
 _MOST_BAD = 0.05  # of the bytes; prose in CP1252 has less
@@ -33,8 +31,7 @@ _BEGINNINGS = {
   rb'.{257}ustar[\0 ]': _TAR,
   rb'\xd0\xcf\x11\xe0\xa1\xb1|\{\\rtf': _OFFICE,
   rb'%PDF-|%!PS-': ('a PDF or PostScript', _EXTRACT),
-  rb'PAR1': ('a Parquet file', _EXTRACT),
-  rb'ARROW1|FEA1|\xff{4}..\0\0': ('an Arrow or Feather file', _EXTRACT),
+  rb'FEA1': ('a Feather file of version 1', _EXTRACT),
   rb"[\[(\s]*\{'[^'\n]+':\s": ('Python, not JSON', _EXTRACT),
   rb'version https://git-lfs': ('a pointer of git-lfs', _PULL),
   rb'<\?xml\b|<[\w:.-]+\s[^<>]*\bxmlns\b': _XML,
@@ -51,11 +48,6 @@ _EXTENSIONS = {
   **dict.fromkeys(('.doc', '.docx', '.pdf'), _OFFICE),
   **dict.fromkeys(('.tar', '.tgz'), _TAR),
 }
-_COLUMNS = {
-  b'PAR1': PARQUET,
-  b'ARROW1': ARROW,
-  rb'\xff{4}..\0\0': ARROW_STREAM,
-}
 _JSON = re.compile(
   rb'(\[\s*)?\{\s*("([^"\\\n]|\\.)*+"\s*:|\}\s*[\[{,\]]|\}\s*\Z)'
 )
@@ -70,14 +62,21 @@ def recognise(path: str, head: bytes) -> int:
   """
   if mediawiki.is_dump(head):
     return DUMP
-  for pattern, kind in _COLUMNS.items():
-    if re.match(pattern, head, re.S):
-      return kind
-  refuse_not_text(path, head)
+  if head.startswith(b'PAR1'):
+    return PARQUET
+  if re.match(rb'ARROW1|\xff{4}..\0\0', head, re.S):  # a file, or a stream
+    return ARROW
+  text_files.refuse_utf16(path, head)
+  beginning = head.lstrip(_BLANK)
+  for pattern, refused in _BEGINNINGS.items():
+    if re.match(pattern, beginning, re.S):
+      _refuse(path, refused)
+  counts: collections.Counter[str] = collections.Counter()
+  clean.decode(head, counts)
+  refuse_bad_bytes(path, counts.total(), len(head))
   extension = text_files.get_extension(path)
   if extension in _EXTENSIONS:
     _refuse(path, _EXTENSIONS[extension])
-  beginning = head.lstrip(_BLANK)
   if _JSON.match(beginning):
     return LINES if _LINE.match(beginning) else JSON
   if extension in ('.jsonl', '.ndjson', '.json'):
@@ -103,18 +102,6 @@ def _is_table(head: bytes) -> bool:
   counts = {x.count(b'\t') for x in rows}
   is_table = len(rows) >= _ROWS and len(counts) == 1 and counts != {0}
   return is_table and not all(map(_TALK.match, rows))
-
-
-def refuse_not_text(path: str, head: bytes):
-  """Raises errors.UserError if a file's first bytes are not text in UTF-8."""
-  text_files.refuse_utf16(path, head)
-  beginning = head.lstrip(_BLANK)
-  for pattern, kind in _BEGINNINGS.items():
-    if re.match(pattern, beginning, re.S):
-      _refuse(path, kind)
-  counts: collections.Counter[str] = collections.Counter()
-  clean.decode(head, counts)
-  refuse_bad_bytes(path, counts.total(), len(head))
 
 
 def refuse_bad_bytes(path: str, bad: int, size: int):

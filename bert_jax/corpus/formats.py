@@ -1,8 +1,8 @@
 """Parses the lines of text files into documents.
 
-A large file is read in byte ranges, so that several processes can share it. A
-range owns the JSON lines, pages or documents that begin in it (documents after
-a blank line), and reads past its end to complete the last one.
+A large file is read in byte ranges, so that several processes can share it: from
+the first line after a range's start where a document may begin to that after its
+end.
 """
 
 import collections
@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator
 
 from bert_jax.corpus import clean
 from bert_jax.corpus.document import Document
-
-Lines = Iterable[tuple[int, bytes]]  # byte offset, line with its line feed
 
 # A title may hold quotation marks. Some versions write attributes after it.
 _DOC = re.compile(
@@ -42,71 +40,46 @@ def is_wikitext(line: bytes) -> bool:
   return bool(_TITLE.match(line))
 
 
-def decode_lines(
-  lines: Lines, start: int, counts: collections.Counter
-) -> Iterator[tuple[int, str]]:
-  """Yields the cleaned lines (`clean`) that a byte range owns, '' if blank.
+def is_separator(line: bytes) -> bool:
+  """Returns whether a line is blank; a part of a long line never is."""
+  if line[:1].isalnum() or not line.endswith(b'\n'):
+    return False
+  return clean.is_blank(clean.decode(line, collections.Counter()))
 
-  If the range starts within a file, the lines before its first blank line
-  belong to the range before it. A part of a long line never counts as blank.
-  Lines without a line feed between them have the offset of the first.
+
+def decode_lines(
+  lines: Iterable[bytes], counts: collections.Counter
+) -> Iterator[str]:
+  """Yields cleaned lines (`clean`), '' if blank, whatever ends them.
+
+  A part of a long line never counts as blank.
   """
-  owned, whole = not start, True
-  begin = -1  # of lines that go on, without a line feed
-  for offset, raw in lines:
-    text = clean.decode(raw, counts if owned else collections.Counter())
-    line, ends = text.strip(), raw.endswith(b'\n')
-    if begin < 0 and ends and not clean.has_rare_end(line):  # nearly all
-      if not line[:1].isalnum() and clean.is_blank(line):
-        owned = True
-        yield offset, ''
-      elif owned:
-        yield offset, line
+  is_part = False  # of which the line before is another
+  for raw in lines:
+    text = clean.decode(raw, counts)
+    line = text.strip()
+    is_cut = not raw.endswith((b'\n', b'\r')) and len(raw) >= _LONG
+    if not (is_part or is_cut or clean.has_rare_end(line)):  # nearly all
+      yield line if line[:1].isalnum() or not clean.is_blank(line) else ''
       continue
-    begin = offset if begin < 0 else begin
-    is_cut = len(raw) >= _LONG and not raw.endswith((b'\n', b'\r'))
-    if owned and is_cut:
+    if is_cut:
       counts['long_lines_cut'] += 1
     parts = clean.break_lines(text)
     for k, line in enumerate(parts, 1):
       if not clean.is_blank(line):
-        if owned:
-          yield begin, line.strip()
-      elif (whole or k > 1) and not (is_cut and k == len(parts)):
-        owned = True
-        yield begin, ''
-    whole = not is_cut
-    begin = -1 if ends else begin
-
-
-def read_each_line(
-  lines: Lines, stop: int, counts: collections.Counter
-) -> Iterator[Document]:
-  """Yields a document per line that begins before `stop` and is not blank."""
-
-  def take():
-    is_new = True
-    for offset, raw in lines:
-      if is_new and offset >= stop:
-        return
-      yield offset, raw
-      is_new = raw.endswith(b'\n')
-
-  for _, line in decode_lines(take(), 0, counts):
-    if line:
-      yield Document([line])
+        yield line.strip()
+      elif not ((is_part and k == 1) or (is_cut and k == len(parts))):
+        yield ''
+    is_part = is_cut
 
 
 def read_blocks(
-  lines: Iterable[tuple[int, str]],
-  stop: int,
-  are_sentences: bool,
-  counts: collections.Counter,
+  lines: Iterable[str], are_sentences: bool, counts: collections.Counter
 ) -> Iterator[Document]:
   """Yields the documents that blank lines separate; a line is a paragraph."""
   block: list[str] = []
   size = 0
-  for offset, line in lines:
+  for line in itertools.chain(lines, ['']):
     if block and (not line or size > _LONGEST_DOCUMENT):
       if line:
         counts['long_documents_cut'] += 1
@@ -115,10 +88,6 @@ def read_blocks(
     if line:
       block.append(line)
       size += len(line)
-    elif offset >= stop:
-      return
-  if block:
-    yield Document(block, are_sentences)
 
 
 def read_whole_file(
@@ -145,7 +114,7 @@ def read_whole_file(
 
 
 def read_wiki_pages(
-  lines: Lines, stop: int, counts: collections.Counter
+  lines: Iterable[bytes], counts: collections.Counter
 ) -> Iterator[Document]:
   """Yields one document per WikiExtractor page, empty if it has only a title.
 
@@ -155,16 +124,13 @@ def read_wiki_pages(
   title: str | None = None
   page: list[str] = []
   inside = False
-  for offset, raw in lines:
+  for raw in lines:
     begin = _DOC.match(raw) if raw.startswith(b'<doc ') else None
     if begin or raw.startswith(b'</doc>'):
       if inside:
         yield Document(page)
-      page, inside = [], False
+      page, inside = [], bool(begin)
       if begin:
-        if offset >= stop:
-          return
-        inside = True
         title = html.unescape(clean.decode(begin[1], counts))
     elif inside:
       for line in split_wiki_lines(clean.decode(raw, counts), counts):
@@ -186,16 +152,16 @@ def split_wiki_lines(text: str, counts: collections.Counter) -> list[str]:
   ]
 
 
-def separate_articles(lines: Lines) -> Lines:
+def separate_articles(lines: Iterable[bytes]) -> Iterator[bytes]:
   """Yields the lines of WikiText with a blank one for each title, ' = Title = '.
 
   Its tokens in compounds and numbers, such as ' @-@ ', are joined.
   """
-  for offset, raw in lines:
+  for raw in lines:
     if _TITLE.match(raw):
-      yield offset, b'\n'
+      yield b'\n'
     elif raw.strip() and not raw.startswith(b' = = '):
-      yield offset, _JOINT.sub(rb'\1', raw)
+      yield _JOINT.sub(rb'\1', raw)
 
 
 def make_documents(

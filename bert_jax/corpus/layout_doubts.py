@@ -1,6 +1,6 @@
 """Notices files whose layout may be another than the one they are read in.
 
-They are counted, by names that `data.layout_warnings` explains.
+They are counted, by names that `data.summary` explains.
 """
 
 import collections

@@ -6,22 +6,19 @@ gs://BUCKET/*.gz or hf://datasets/...; `tfds:NAME/CONFIG:SPLIT`; or `python-docs
 `file_kinds` says what a file is; plain UTF-8 text has the layout that is given.
 """
 
-import codecs
 import collections
 import dataclasses
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from bert_jax.corpus import (
-  columns,
   file_kinds,
   formats,
-  json_text,
   layout_doubts,
   mediawiki,
   prose,
+  records,
   text_files,
-  tfds_text,
 )
 from bert_jax.corpus.document import Document, fold
 
@@ -33,36 +30,47 @@ _EXAMPLES = 20_000  # of a TFDS dataset per piece
 _FILES = 1000  # per piece, at most
 _EXAMPLE_BYTES = 4000  # about one Wikipedia article
 _COMPRESSION = 5
+# Which lines a file may be cut before, if not before those of `is_separator`.
+_SEPARATORS = {
+  file_kinds.PAGES: formats.is_wiki,
+  file_kinds.WIKITEXT: formats.is_wikitext,
+  file_kinds.LINES: bool,  # every one
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
   """A range of a file's bytes, or of a TFDS dataset's examples."""
 
+  source: int  # index of the input
   path: str
   start: int
   stop: int
-  size: int  # of the whole file or dataset
-
-  @property
-  def is_whole(self) -> bool:
-    return self.stop - self.start == self.size
-
-
-@dataclasses.dataclass(frozen=True)
-class Piece:
-  """The part of an input that one process reads at a time."""
-
-  source: int  # index of the input
-  ranges: tuple[Range, ...]  # of that input's files, in order
+  whole: int  # size of the file or dataset
 
   @property
   def size(self) -> int:
-    return sum(r.stop - r.start for r in self.ranges)
+    return self.stop - self.start
+
+  @property
+  def is_whole(self) -> bool:
+    return self.size == self.whole
+
+  @property
+  def text_bytes(self) -> int:
+    """An estimate of the bytes of text, always the same for equal ranges."""
+    factor = 1
+    if self.path.startswith(records.TFDS):
+      factor = _EXAMPLE_BYTES
+    elif text_files.has_compressed_name(
+      self.path
+    ):  # the name: it opens no file
+      factor = _COMPRESSION
+    return self.size * factor
 
 
-def plan(inputs: Sequence[str], layout: str, field: str) -> list[Piece]:
-  """Cuts inputs into pieces; the same inputs give the same pieces.
+def plan(inputs: Sequence[str], layout: str, field: str) -> list[list[Range]]:
+  """Cuts inputs into ranges, in groups that one process reads at a time.
 
   Args:
     layout: how plain text is laid out. 'paragraphs': blank lines separate
@@ -75,38 +83,32 @@ def plan(inputs: Sequence[str], layout: str, field: str) -> list[Piece]:
   sizes = [_list_sizes(given, field) for given in inputs]
   total = sum(size for x in sizes for size in x.values())
   room = min(max(total // _PIECES, _SMALLEST), _LARGEST)
-  pieces: list[Piece] = []
+  groups = collections.defaultdict(list)
   for source, given in enumerate(inputs):
-    most = _EXAMPLES if given.startswith(tfds_text.PREFIX) else room
-    group: list[Range] = []
-    left = most
+    most = _EXAMPLES if given.startswith(records.TFDS) else room
+    before = number = 0
     for path, size in sizes[source].items():
       # By bytes or by examples, if it is divisible.
       whole = size <= most or not _is_divisible(path, layout)
       step = max(size, 1) if whole else most
       for start in range(0, max(size, 1), step):
-        part = Range(path, start, min(start + step, size), size)
-        left -= part.stop - part.start
-        if group and (left < 0 or len(group) == _FILES):
-          pieces.append(Piece(source, tuple(group)))
-          group, left = [], most - (part.stop - part.start)
-        group.append(part)
-    if group:
-      pieces.append(Piece(source, tuple(group)))
-  return pieces
+        part = Range(source, path, start, min(start + step, size), size)
+        groups[source, before // most, number // _FILES].append(part)
+        before, number = before + part.size, number + 1
+  return [*groups.values()]
 
 
 def _list_sizes(given: str, field: str) -> dict[str, int]:
   """Returns {path: bytes} of an input's files, or {dataset: examples}."""
   if given == PYTHON_DOCS:
     return {given: 1}
-  if given.startswith(tfds_text.PREFIX):
-    return {given: len(tfds_text.open_split(given, field))}
+  if given.startswith(records.TFDS):
+    return {given: len(records.open_tfds(given, field))}
   return text_files.list_sizes(given)
 
 
 def _is_divisible(path: str, layout: str) -> bool:
-  if path.startswith(tfds_text.PREFIX):
+  if path.startswith(records.TFDS):
     return True
   if text_files.is_compressed(path):
     return False
@@ -118,58 +120,37 @@ def _is_divisible(path: str, layout: str) -> bool:
   return kind not in file_kinds.INDIVISIBLE
 
 
-def estimate_bytes(pieces: Iterable[Piece]) -> int:
-  """Estimates the bytes of text in pieces, always the same for equal pieces."""
-  return sum(_estimate(part) for piece in pieces for part in piece.ranges)
-
-
-def _estimate(part: Range) -> int:
-  factor = 1
-  if part.path.startswith(tfds_text.PREFIX):
-    factor = _EXAMPLE_BYTES
-  elif text_files.has_compressed_name(part.path):  # the name: it opens no file
-    factor = _COMPRESSION
-  return (part.stop - part.start) * factor
-
-
 def is_file(path: str) -> bool:
-  return path != PYTHON_DOCS and not path.startswith(tfds_text.PREFIX)
-
-
-def list_files(pieces: Iterable[Piece]) -> dict[str, int]:
-  """Returns {path: bytes} of the files that pieces are parts of."""
-  ranges = (part for piece in pieces for part in piece.ranges)
-  return {part.path: part.size for part in ranges if is_file(part.path)}
+  return path != PYTHON_DOCS and not path.startswith(records.TFDS)
 
 
 def read_documents(
-  piece: Piece,
+  part: Range,
   layout: str,
   field: str,
   counts: collections.Counter,
   invalid: collections.Counter,
 ) -> Iterator[Document]:
-  """Reads the documents of a piece, one at a time.
+  """Reads the documents of a range, one at a time.
 
   Args:
     counts: numbers of what is cleaned, dropped or doubtful are added here.
     invalid: {path: its part of `counts['invalid_utf8']`} is added here.
   """
-  for part in piece.ranges:
-    if part.path == PYTHON_DOCS:
-      documents = prose.read_documents()
-    elif part.path.startswith(tfds_text.PREFIX):
-      texts = tfds_text.read_texts(part.path, field, part.start, part.stop)
-      documents = formats.read_texts(texts, layout, counts)
+  if part.path == PYTHON_DOCS:
+    documents = prose.read_documents()
+  elif part.path.startswith(records.TFDS):
+    texts = records.read_tfds(part.path, field, part.start, part.stop)
+    documents = formats.read_texts(texts, layout, counts)
+  else:
+    documents = _read_file(part, layout, field, counts, invalid)
+  if part.start == 0 and layout != 'files':
+    documents = layout_doubts.watch(documents, counts)
+  for document in map(fold, documents):
+    if document.paragraphs:
+      yield document
     else:
-      documents = _read_file(part, layout, field, counts, invalid)
-    if part.start == 0 and layout != 'files':
-      documents = layout_doubts.watch(documents, counts)
-    for document in map(fold, documents):
-      if document.paragraphs:
-        yield document
-      else:
-        counts['empty_documents'] += 1
+      counts['empty_documents'] += 1
 
 
 def _read_file(
@@ -184,14 +165,17 @@ def _read_file(
   finally:
     bad = counts['invalid_utf8'] - before
     invalid[part.path] += bad
-  file_kinds.refuse_bad_bytes(part.path, bad, _estimate(part))
+  file_kinds.refuse_bad_bytes(part.path, bad, part.text_bytes)
 
 
 def _until_damage(items: Iterable, path: str, counts: collections.Counter):
   """Yields items, up to damage in a file, which is counted."""
   try:
     yield from items
-  except text_files.Damaged as error:
+  except (*text_files.DAMAGE, OSError) as error:
+    is_plain = type(error) is OSError and error.errno is None
+    if not (is_plain or isinstance(error, text_files.DAMAGE)):
+      raise
     counts['damaged_files'] += 1
     print(
       f'warning: {path!r} cannot be read to its end ({error}); what comes before '
@@ -203,50 +187,43 @@ def _until_damage(items: Iterable, path: str, counts: collections.Counter):
 
 def _parse(file, head, part: Range, layout, field, counts):
   """Returns the documents of an open file, whose `head` shows its format."""
-  # Offsets count decompressed bytes; compressed files are never cut.
-  stop = sys.maxsize if part.is_whole else part.stop
-  kind = file_kinds.recognise(part.path, head)
+  path, start, stop = part.path, part.start, part.stop
+  kind = file_kinds.recognise(path, head)
   if kind == file_kinds.DUMP:
     return mediawiki.read_documents(file, counts)
   if kind == file_kinds.PARQUET:
-    texts = columns.read_parquet(file, part.path, field, part.start, stop)
+    texts = records.read_parquet(file, path, field, start, stop)
     return formats.read_texts(texts, layout, counts)
-  if kind in (file_kinds.ARROW, file_kinds.ARROW_STREAM):
-    is_stream = kind == file_kinds.ARROW_STREAM
-    texts = columns.read_arrow(file, part.path, field, is_stream)
+  if kind == file_kinds.ARROW:
+    texts = records.read_arrow(file, path, field)
     return formats.read_texts(texts, layout, counts)
-
-  def make(value, place):
-    place = f'{part.path}, {place},'
-    return json_text.make_documents(value, place, field, layout, counts)
-
-  if kind == file_kinds.JSON:
-    return json_text.read_objects(file, make)
-  lines = _without_mark(text_files.read_lines(file, part.start))
-  if kind == file_kinds.LINES:
-    return json_text.read_lines(lines, stop, make, counts)
+  if part.is_whole:  # stored: what is decompressed may be longer
+    lines = text_files.read_lines(file)
+  else:
+    separates = _SEPARATORS.get(kind, formats.is_separator)
+    if layout == 'lines' and kind == file_kinds.TEXT:
+      separates = bool  # every line
+    stop = text_files.find_line(file, stop, separates)
+    start = text_files.find_line(file, start, separates)
+    lines = text_files.read_lines(file, start, stop)
+  if kind in (file_kinds.LINES, file_kinds.JSON):
+    values = records.read_json(lines)
+    rest = path, start, field, layout, counts
+    return records.make_json_documents(values, *rest)
   # A document that the damage cuts is used, unlike an object of JSON.
-  lines = _until_damage(lines, part.path, counts)
+  lines = _until_damage(lines, path, counts)
   if kind == file_kinds.PAGES:
-    return formats.read_wiki_pages(lines, stop, counts)
+    return formats.read_wiki_pages(lines, counts)
   if kind == file_kinds.WIKITEXT:
     lines, layout = formats.separate_articles(lines), 'paragraphs'
-  if kind == file_kinds.TEXT and layout == 'lines':
-    return formats.read_each_line(lines, stop, counts)
-  texts = formats.decode_lines(lines, part.start, counts)
+  texts = formats.decode_lines(lines, counts)
+  if layout == 'lines':
+    return (Document([x]) for x in texts if x)
   if part.is_whole:
-    texts = ((0, x) for x in formats.strip_gutenberg(x for _, x in texts))
+    texts = formats.strip_gutenberg(texts)
   if layout == 'files':
-    return formats.read_whole_file((x for _, x in texts), counts)
-  documents = formats.read_blocks(texts, stop, layout == 'sentences', counts)
+    return formats.read_whole_file(texts, counts)
+  documents = formats.read_blocks(texts, layout == 'sentences', counts)
   if part.start:
     return documents
   return layout_doubts.watch_blocks(documents, part.is_whole, counts)
-
-
-def _without_mark(lines: formats.Lines) -> formats.Lines:
-  """Removes a byte order mark from the beginning of a file."""
-  for offset, raw in lines:
-    yield offset, raw if offset else raw.removeprefix(codecs.BOM_UTF8)
-    break
-  yield from lines

@@ -10,18 +10,19 @@ import gzip
 import hashlib
 import io
 import lzma
+import math
 import os
 import re
 import shlex
 import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
+from xml.etree import ElementTree
 
 from bert_jax import errors
 from bert_jax.runtime import hub, storage
 
 _HEAD = 1 << 16  # bytes
-_ZSTD_BYTES = 1 << 12  # read at a time: these can decompress to 100 MB
 _LONGEST_LINE = 1 << 20  # bytes; longer ones come in parts
 # Of `datasets.save_to_disk`: a part, and what lists splits in a folder above.
 _SAVED = re.compile(r'(^|/)data-\d{5}-of-\d{5}\.arrow$')
@@ -30,10 +31,12 @@ _BESIDE = re.compile(
 )
 _SPLITS = 'dataset_dict.json'
 _AGAIN = 'correct that, then run the same command again.'
-
-
-class Damaged(ValueError):
-  """A file is an archive or a dump that is cut short or holds wrong bytes."""
+# What reading an archive or a dump raises that is cut short or holds wrong bytes;
+# but bz2 and zstd raise a plain OSError, which unlike a disk's has no number.
+DAMAGE = (
+  *(EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile),
+  ElementTree.ParseError,
+)
 
 
 def expand(given: str) -> list[str]:
@@ -96,12 +99,11 @@ def compute_sha256(path: str) -> str:
 
 @contextlib.contextmanager
 def open_text(path: str) -> Iterator[BinaryIO]:
-  """Opens a file for reading its decompressed bytes; reads may raise Damaged."""
+  """Opens a file for reading its decompressed bytes."""
   with _open_raw(path) as raw, errors.explaining(f'cannot read {path}', _AGAIN):
     decompress = _find_decompressor(raw)
-    yield (
-      io.BufferedReader(_Parts(decompress(raw)), _HEAD) if decompress else raw
-    )
+    # Which finds lines fast.
+    yield io.BufferedReader(decompress(raw), _HEAD) if decompress else raw
 
 
 def read_head(path: str) -> bytes:
@@ -110,7 +112,7 @@ def read_head(path: str) -> bytes:
   Where an archive is damaged, they end with the last whole line before.
   """
   head = bytearray()
-  with open_text(path) as file, contextlib.suppress(Damaged):
+  with open_text(path) as file, contextlib.suppress(*DAMAGE, OSError):
     while len(head) < _HEAD and (line := file.readline(_HEAD)):
       head += line
   return bytes(head)
@@ -125,31 +127,46 @@ def refuse_utf16(path: str, head: bytes):
     )
 
 
-def read_lines(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
-  """Yields (byte offset, line with its line feed) that begin at `start` or after.
+def find_line(file: BinaryIO, at: int, matches: Callable[[bytes], bool]) -> int:
+  """Returns where the first line begins, at a byte or later, that `matches`.
+
+  0 is its own answer; without such a line, it is the end of the file.
+  """
+  if not at:
+    return 0
+  # The byte before shows whether a line begins there.
+  file.seek(at - 1)
+  offset, is_new = at - 1, False
+  while line := file.readline(_LONGEST_LINE):
+    if is_new and matches(line):
+      break
+    offset += len(line)
+    is_new = line.endswith(b'\n')
+  return offset
+
+
+def read_lines(
+  file: BinaryIO, start: int = 0, stop: float = math.inf
+) -> Iterator[bytes]:
+  """Yields the lines between two offsets where lines begin, with line feeds.
 
   One of more than a megabyte comes in parts, cut after another end of line, at a
-  space or between two characters, to bound the memory.
+  space or between two characters, to bound the memory. A byte order mark at the
+  file's beginning is left out.
   """
-  offset = start
-  if start:
-    # The byte before `start` shows whether a line begins there.
-    file.seek(start - 1)
-    offset = start - 1
-    while piece := file.readline(_LONGEST_LINE):
-      offset += len(piece)
-      if piece.endswith(b'\n'):
-        break
-  rest = b''
-  while line := file.readline(_LONGEST_LINE):
+  if stop < math.inf:  # else it is being read from its beginning
+    file.seek(start)
+  offset, rest, mark = start, b'', b'' if start else codecs.BOM_UTF8
+  while offset < stop and (line := file.readline(_LONGEST_LINE)):
+    offset += len(line)
     line, rest = rest + line, b''
     if len(line) >= _LONGEST_LINE and not line.endswith(b'\n'):
       cut = _cut(line)
       line, rest = line[:cut], line[cut:]
-    yield offset, line
-    offset += len(line)
+    yield line.removeprefix(mark)
+    mark = b''
   if rest:
-    yield offset, rest
+    yield rest
 
 
 def _cut(line: bytes) -> int:
@@ -170,58 +187,18 @@ def _uncompressed_name(path: str) -> str:
   return stem if kind.lower() in _DECOMPRESS else path
 
 
-class _Parts(io.RawIOBase):
-  """Parts of a file, for a BufferedReader, which finds lines fast."""
+def _open_zstd(raw: BinaryIO) -> BinaryIO:
+  import pyarrow  # here, since few inputs need it
 
-  def __init__(self, parts: Iterator[bytes]):
-    self._parts, self._rest = parts, memoryview(b'')
-
-  def readable(self):
-    return True
-
-  def readinto(self, buffer):
-    try:
-      self._rest = self._rest or memoryview(next(self._parts, b''))
-    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
-      if getattr(error, 'errno', None) is not None:  # of the disk
-        raise
-      raise Damaged(str(error)) from error
-    n = min(len(buffer), len(self._rest))
-    buffer[:n], self._rest = self._rest[:n], self._rest[n:]
-    return n
-
-
-def _read_parts(file: BinaryIO) -> Iterator[bytes]:
-  # Not readinto, which drops the bytes before a damaged block.
-  return iter(lambda: file.read1(_HEAD), b'')
-
-
-def _decompress_zstd(raw: BinaryIO) -> Iterator[bytes]:
-  """Unlike zstandard's own reader, refuses truncated files."""
-  import zstandard
-
-  frame, given = None, b''
-  while given := given or raw.read(_ZSTD_BYTES):
-    frame = frame or zstandard.ZstdDecompressor().decompressobj()
-    try:
-      made = frame.decompress(given)
-    except zstandard.ZstdError as error:
-      raise Damaged(str(error)) from error
-    given = b''
-    if frame.eof:
-      given, frame = frame.unused_data, None
-    if made:
-      yield made
-  if frame:
-    raise Damaged('the file ends within a frame')
+  return pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, 'r'), 'zstd')
 
 
 # {extension: (first bytes, how to decompress)}
 _DECOMPRESS = {
-  '.gz': (rb'\x1f\x8b\x08', lambda raw: _read_parts(gzip.open(raw))),
-  '.bz2': (rb'BZh[1-9][1\x17]', lambda raw: _read_parts(bz2.open(raw))),
-  '.xz': (rb'\xfd7zXZ\0', lambda raw: _read_parts(lzma.open(raw))),
-  '.zst': (rb'\x28\xb5\x2f\xfd', _decompress_zstd),
+  '.gz': (rb'\x1f\x8b\x08', gzip.open),
+  '.bz2': (rb'BZh[1-9][1\x17]', bz2.open),
+  '.xz': (rb'\xfd7zXZ\0', lzma.open),
+  '.zst': (rb'\x28\xb5\x2f\xfd', _open_zstd),
 }
 
 

@@ -1,7 +1,12 @@
 """First stage of `prepare`: distributes documents over the logical shards.
 
-Each job reads a piece of the input and writes the documents to files sorted by
+Each job reads a part of the input and writes the documents to files sorted by
 shard, so that the second stage gets a shard's documents with a few long reads.
+
+A share of the text of each input is held out. Long documents are cut into parts,
+and each part is drawn by the hash of its text. An input's parts are held out in
+the order of their draws until there is enough text, so a few documents, or a
+single one, suffice for both splits.
 """
 
 import collections
@@ -14,9 +19,10 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from bert_jax.corpus import sources, text_files
-from bert_jax.corpus.document import Document
-from bert_jax.data import heldout
+from bert_jax.corpus.document import Document, split
 from bert_jax.data.recipe import Recipe
 from bert_jax.runtime import files, hub, storage
 
@@ -24,15 +30,22 @@ from bert_jax.runtime import files, hub, storage
 _HEADER = struct.Struct('<16sHHHH?I')
 _BUFFER = 32 << 20  # bytes that a job holds before it writes
 
+_PART = 32_000  # characters, about; an input has 64 parts if it is not tiny
+_SMALLEST_PART, _PARTS = 2000, 64
+_GAP = 8  # sentences between held-out and training text of a document
+_ENOUGH = 256 << 10  # bytes to hold out of an input, but at most a tenth of it
+_SMALL = 64 << 20  # bytes of an input whose every part may be held out
+BINS = 1000  # of draws up to the largest that may be held out
+
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-  """Work for one process: reads pieces of the input, in order."""
+  """Work for one process: reads ranges of the input, in order."""
 
   number: int
-  pieces: tuple[sources.Piece, ...]
-  part_sizes: tuple[int, ...]  # of each input, see `heldout.cut`
-  bounds: tuple[float, ...]  # of each input, see `heldout.find_bound`
+  ranges: tuple[sources.Range, ...]
+  part_sizes: tuple[int, ...]  # of each input, see `choose_part_size`
+  bounds: tuple[float, ...]  # of each input, see `find_bound`
   work: str  # directory for the results
 
   @property
@@ -41,7 +54,7 @@ class Job:
 
   @property
   def size(self) -> int:
-    return sum(piece.size for piece in self.pieces)
+    return sum(part.size for part in self.ranges)
 
 
 class Segment(NamedTuple):
@@ -70,40 +83,39 @@ class Text(NamedTuple):
 
 
 def read(job: Job, recipe: Recipe) -> dict:
-  """Reads a job's pieces, unless that was done before.
+  """Reads a job's ranges, unless that was done before.
 
   Returns:
     `segments`, lists of Segment's fields; `counts` and `invalid` of
-    `sources.read_documents`; `sources`, {input number: [documents, parts, bytes]};
-    `bins`, {input number: {bin: [bytes, parts]}} of what may be held out; `files`,
-    [input number, path, bytes, sha256] of every file that begins in the job.
+    `sources.read_documents`; `documents`, {input number: how many}; `tallies`,
+    {input number: [bytes, parts]}, of each bin of draws and of what is above all;
+    `files`, [input number, path, bytes, sha256] of those that begin in the job.
   """
   done = os.path.join(job.work, f'{job.name}.json')
   if storage.exists(done):
     return files.load_json(done)
   counts: collections.Counter[str] = collections.Counter()
   invalid: collections.Counter[str] = collections.Counter()
-  totals: dict[int, list[int]] = collections.defaultdict(lambda: [0, 0, 0])
-  bins: dict[int, dict] = collections.defaultdict(dict)
+  documents: collections.Counter[int] = collections.Counter()
+  tallies: dict[int, list] = collections.defaultdict(
+    lambda: [[0] * (BINS + 1), [0] * (BINS + 1)]
+  )
   buckets: dict[int, list[bytes]] = collections.defaultdict(list)
   segments: list[Segment] = []
   buffered = written = 0
-  for source, document in _read_documents(job.pieces, recipe, counts, invalid):
+  for source, document in _read_documents(job, recipe, counts, invalid):
     language = recipe.get_language(source)
-    parts = heldout.cut(document, job.part_sizes[source], language)
-    totals[source][0] += 1
-    totals[source][1] += len(parts)
+    parts = cut(document, job.part_sizes[source], language)
+    documents[source] += 1
     for k, part in enumerate(parts):
       digest, record, size = _record(part, source, k, len(parts), recipe)
       bucket = choose_shard(digest, recipe)
-      chance = heldout.draw(digest) / job.bounds[source]
-      if chance < 1:
+      place = min(int(draw(digest) / job.bounds[source] * BINS), BINS)
+      if place < BINS:
         bucket += recipe.shards
-        tally = bins[source].setdefault(int(chance * heldout.BINS), [0, 0])
-        tally[0] += size
-        tally[1] += 1
+      tallies[source][0][place] += size
+      tallies[source][1][place] += 1
       buckets[bucket].append(record)
-      totals[source][2] += size
       buffered += len(record)
     if buffered >= _BUFFER:
       segments += _write(job, written, buckets)
@@ -114,19 +126,18 @@ def read(job: Job, recipe: Recipe) -> dict:
     'segments': segments,
     'counts': dict(sorted(counts.items())),
     'invalid': +invalid,
-    'sources': totals,
-    'bins': bins,
+    'documents': documents,
+    'tallies': tallies,
     'files': [
       # A commit's bytes are known by it; they would be fetched once more.
       [
-        piece.source,
-        r.path,
-        r.size,
-        None if hub.is_pinned(r.path) else text_files.compute_sha256(r.path),
+        x.source,
+        x.path,
+        x.whole,
+        None if hub.is_pinned(x.path) else text_files.compute_sha256(x.path),
       ]
-      for piece in job.pieces
-      for r in piece.ranges
-      if r.start == 0 and sources.is_file(r.path)
+      for x in job.ranges
+      if x.start == 0 and sources.is_file(x.path)
     ],
   }
   storage.write(done, json.dumps(result).encode())
@@ -146,7 +157,7 @@ def read_texts(
         _HEADER.unpack_from(block, at)
       )
       at += _HEADER.size + size
-      if below and heldout.draw(digest) >= below[source]:
+      if below and draw(digest) >= below[source]:
         continue
       text = str(block[at - size : at], 'utf-8')
       document = Document(text.split('\n'), are_sentences)
@@ -154,18 +165,18 @@ def read_texts(
 
 
 def _read_documents(
-  pieces, recipe, counts, invalid
+  job: Job, recipe, counts, invalid
 ) -> Iterator[tuple[int, Document]]:
   """Yields (input number, document) of what data is made of."""
   n = 0
-  for piece in pieces:
+  for part in job.ranges:
     for document in sources.read_documents(
-      piece, recipe.layout, recipe.field, counts, invalid
+      part, recipe.layout, recipe.field, counts, invalid
     ):
       if sum(map(len, document.paragraphs)) < recipe.min_chars:
         counts['short_documents'] += 1
         continue
-      yield piece.source, document
+      yield part.source, document
       n += 1
       if n == recipe.max_documents:
         return
@@ -216,3 +227,70 @@ def _write(job, part, buckets) -> list[Segment]:
       segments.append(Segment(bucket, path, offset, size, len(records)))
       offset += size
   return segments
+
+
+# What is held out.
+
+
+def choose_part_size(input_size: int) -> int:
+  """Returns the characters of a part, for an input of this many bytes, or 1."""
+  if input_size == 1:  # unknown
+    return _PART
+  return min(_PART, max(_SMALLEST_PART, input_size // _PARTS))
+
+
+def cut(document: Document, most: int, language: str) -> list[Document]:
+  """Cuts a document of more than `most` characters into similar parts.
+
+  Cuts are between paragraphs or, in long ones, between sentences.
+  """
+  size = sum(map(len, document.paragraphs))
+  if size <= most:
+    return [document]
+  count = -(-size // most)
+  parts: list[list[str]] = [[] for _ in range(count)]
+  begin = 0
+  for paragraph in document.paragraphs:
+    texts = [paragraph]
+    if len(paragraph) > most // 4 and not document.are_sentences:
+      texts = split(Document(texts), language)
+    for text in texts:
+      parts[min(begin * count // size, count - 1)].append(text)
+      begin += len(text)
+  return [Document(part, document.are_sentences) for part in parts if part]
+
+
+def leave_gap(sentences: Sequence, part: int, parts: int) -> Sequence:
+  """Drops sentences at the borders of held-out part `part` of `parts`."""
+  gap = min(_GAP, len(sentences) // 4)
+  return sentences[gap * (part > 0) : len(sentences) - gap * (part < parts - 1)]
+
+
+def draw(digest: bytes) -> float:
+  """Returns the draw of a part with this digest, in [0, 1)."""
+  return (int.from_bytes(digest[:8], 'little') >> 11) / (1 << 53)
+
+
+def find_bound(input_size: int, share: float) -> float:
+  """Returns the draw below which a part may be held out, and is stored apart."""
+  return 1.0 if input_size <= _SMALL else min(1.0, 2 * share)
+
+
+def choose(share: float, tally: np.ndarray) -> tuple[int, int, int]:
+  """Chooses what to hold out of an input, by its tally, see `read`.
+
+  From a small input it takes more than `share`: 256 kB, but at most a tenth. If
+  possible, two parts are held out, for pairs of different documents, and two
+  are not.
+
+  Returns:
+    The first bin not to hold out, and bytes and number of the parts below it.
+  """
+  size, parts = tally.sum(1)
+  wanted = max(share * size, min(_ENOUGH, size / 10))
+  most = max(parts - 2, parts // 2)
+  held, count = (tally.cumsum(1) - tally)[:, :BINS]  # below each bin
+  is_enough = (held >= wanted) & (count >= 2)
+  stop = is_enough | (count + tally[1, :BINS] > most)
+  end = int(stop.argmax()) if stop.any() else BINS
+  return end, *tally[:, :end].sum(1).tolist()

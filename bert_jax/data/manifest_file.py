@@ -1,10 +1,8 @@
 """`manifest.json`: recipe, inputs, counts and checksums of prepared data."""
 
-import collections
 import hashlib
 import json
 import os
-import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,17 +10,13 @@ import numpy as np
 import bert_jax
 from bert_jax import errors
 from bert_jax.corpus import layout_doubts, text_files
-from bert_jax.data import layout_warnings
 from bert_jax.data.recipe import Recipe
 from bert_jax.runtime import files, storage
-from bert_jax.tokenization import tokenizer, unknown
+from bert_jax.tokenization import tokenizer
 
 NAME = 'manifest.json'
 FORMAT = 2  # of the files for pre-training, see `store`
 _CHECKSUM = 'checksum'
-
-_UNUSED = 0.01  # share of tokens in no row to warn of
-_CAPITALS = 0.05  # maximum share of an uncased vocabulary's pieces
 
 
 def vocab_path(directory: str) -> str:
@@ -49,16 +43,12 @@ def read(directory: str, part: str = 'lengths') -> dict:
       f'{"differs" if expected else "is missing"}; restore it from a copy, or '
       'prepare the data again.'
     )
-  if part not in manifest:
+  is_other = part == 'lengths' and manifest.get('format') != FORMAT
+  if is_other or part not in manifest:
     raise errors.UserError(
-      f'{path} has no {part!r}: {directory} was made for another task '
-      '(pre-training or fine-tuning); name another folder.'
-    )
-  if part == 'lengths' and manifest.get('format') != FORMAT:
-    raise errors.UserError(
-      f'{directory} was prepared by another version of bert_jax, whose files '
-      'this one cannot read; delete it, and prepare the data again by the same '
-      'command.'
+      f'{directory} was made for another task, or by another version of bert_jax, '
+      'whose files this one cannot read; name another folder, or delete it and '
+      'prepare the data again by the same command.'
     )
   return manifest
 
@@ -82,115 +72,12 @@ def load_tokenizer(directory: str) -> tokenizer.Tokenizer:
   return tokenizer.Tokenizer.load(vocab_path(directory), *how)
 
 
-def describe(manifest: dict) -> list[str]:
-  """Returns lines for the terminal: documents, inputs, accents and rows."""
-  split, inputs = manifest['documents'], manifest['inputs']
-  several = (x for x in inputs if len(x['files']) > 1)
-  kinds = [f'{x["input"]}: {_list_kinds(x["files"])}' for x in several]
-  lines = [f'files read: {"; ".join(kinds)}'] if kinds else []
-  if manifest['cleaned']:
-    counted = (f'{x} {n:,}' for x, n in manifest['cleaned'].items())
-    lines.append(f'cleaned: {", ".join(counted)}')
-  lines.append(
-    f'data: {errors.count(split["train"], "document")} or parts of long ones, '
-    f'{manifest["tokens"]:,} tokens ({manifest["unknown_share"]:.2%} unknown, '
-    f'{manifest["unknown_characters"]:.2%} of the characters), '
-    f'{split["heldout"]:,} held out'
-  )
-  for given in inputs if len(inputs) > 1 else ():
-    train, held = (given[x]['tokens'] for x in ('train', 'heldout'))
-    lines.append(
-      f'{given["input"]}: {errors.count(given["documents"], "document")}, '
-      f'{train:,} tokens to train on, {held:,} held out '
-      f'({held / max(train + held, 1):.1%}, '
-      f'{given["heldout"]["parts"]:,} documents or parts of long ones)'
-    )
-  lines.append(f'accents are {manifest["accents"]}')
-  return lines + [
-    f'length {length}: {row["pairs"]:,} pairs in {row["rows"]:,} rows, '
-    f'{row["padding_share"]:.1%} padding, {row["random_share"]:.1%} random, '
-    f'{row["unused_share"]:.2%} of the tokens in no row'
-    for length, row in manifest['lengths'].items()
-  ]
-
-
-def _list_kinds(read: Sequence[dict]) -> str:
-  """Returns how many files have which extension: '4 JSONL, 1 text'."""
-  names = (text_files.get_extension(x['path'])[1:] for x in read)
-  counts = collections.Counter(
-    'text' if name in ('', 'txt') else name.upper() for name in names
-  )
-  return ', '.join(f'{n:,} {kind}' for kind, n in counts.most_common())
-
-
 def get_constant_nsp(manifest: dict, length: int) -> float:
   """Returns the NSP accuracy of the better constant on the held-out rows."""
   split = (x for x in manifest['shards'] if x['split'] == 'heldout')
   held = [shard['files'][str(length)] for shard in split]
   share = sum(x['random'] for x in held) / max(sum(x['pairs'] for x in held), 1)
   return max(share, 1 - share)
-
-
-def list_warnings(manifest: dict, words: Sequence[str]) -> list[str]:
-  """Returns lines for the terminal on text that the vocabulary misreads."""
-  recipe = manifest['recipe']
-  lines = warn_of_invalid(manifest['cleaned'], manifest['inputs'])
-  if not name_language(manifest, words):
-    lines.append(
-      'WARNING: most letters of the vocabulary are not Latin, but data.language=en, '
-      'by whose rules sentences are split; prepare the data again with their '
-      'language, such as data.language=ko'
-    )
-  lines += layout_warnings.find(manifest)
-  lines += unknown.warn(
-    manifest['unknown_share'],
-    manifest['unknown_characters'],
-    'train a vocabulary on this text with bert_jax.data.vocab',
-  )
-  if recipe['vocab']:
-    lines += warn_of_case(words, recipe['lowercase'])
-  return lines + [
-    f'WARNING: {row["unused_tokens"]:,} tokens ({row["unused_share"]:.1%}) are in '
-    f'no row of {length} tokens: pairs are truncated to fit, and weights may leave '
-    'documents out; more passes (data.passes) use more'
-    for length, row in manifest['lengths'].items()
-    if row['unused_share'] > _UNUSED
-  ]
-
-
-def warn_of_case(words: Sequence[str], lowercase: bool) -> list[str]:
-  """Returns a line if the text's case does not seem to be a vocabulary's."""
-  ordinary = [w for w in words if not w.startswith('[')]
-  capital = sum(w != w.lower() for w in ordinary) / max(len(words), 1)
-  if capital <= _CAPITALS if lowercase else capital or not words:
-    return []
-  has = 'none, so those never occur' if lowercase else 'some'
-  return [
-    f'WARNING: {capital:.0%} of the pieces of the vocabulary have capital letters, '
-    f'but with data.lowercase={lowercase} the text has {has}: give '
-    f'data.lowercase={not lowercase} (with{"" if lowercase else "out"} --cased)'
-  ]
-
-
-def name_language(manifest: dict, words: Sequence[str]) -> str:
-  """Returns data.language; '' if it is the default, English, and cannot be."""
-  letters = [c for word in words for c in word if c.isalpha()]
-  latin = sum(unicodedata.name(c, '').startswith('LATIN') for c in letters)
-  language = manifest['recipe']['language']
-  return language if language != 'en' or 2 * latin >= len(letters) else ''
-
-
-def warn_of_invalid(cleaned: dict, inputs: Sequence[dict]) -> list[str]:
-  """Returns a line for the terminal if some text is not UTF-8."""
-  if not (count := cleaned.get('invalid_utf8')):
-    return []
-  listed = (file for given in inputs for file in given['files'])
-  path = max(listed, key=lambda x: x.get('invalid_utf8', 0))['path']
-  return [
-    f'WARNING: {count:,} sequences of bytes, most of them in {path}, are not UTF-8, '
-    'and their characters are lost; leave out what is not text, or '
-    + errors.advise_converting(path)
-  ]
 
 
 def sum_up(
@@ -265,32 +152,3 @@ def _length(length: int, train: Sequence[dict], recipe) -> dict:
     'unused_tokens': unused,  # of the text, that are in no row of all passes
     'unused_share': round(unused / sum(s['tokens'] for s in train), 6),
   }
-
-
-def check_recipe(old: dict, new: dict, directory: str):
-  """Raises errors.UserError if data was made with another recipe."""
-  if new['strip_accents'] is None:  # keep the earlier decision
-    new = {**new, 'strip_accents': old['strip_accents']}
-  changed = errors.find_changes(old, new)
-  if changed:
-    raise errors.UserError(
-      f'{directory} was prepared by another recipe ({"; ".join(changed)}); '
-      'use another directory or the old values.'
-    )
-
-
-def check_inputs(old: Sequence[dict], paths: dict[str, int], directory: str):
-  """Raises errors.UserError if input files changed; {} if they were deleted."""
-  was = {f['path']: f['bytes'] for i in old for f in i['files']}
-  changed = [
-    f'bytes of {path}: {was.get(path, "none")}, now {paths.get(path, "none")}'
-    for path in sorted({*was, *paths})
-    if was.get(path) != paths.get(path)
-  ]
-  if paths and changed:
-    raise errors.UserError(
-      f'the input has changed since {directory} was prepared '
-      f'({errors.listing(changed, most=3)}); put the old files back, or use '
-      'another directory. Training on what is prepared needs no text: '
-      f'bert_jax.main --config.data.dir={directory}'
-    )

@@ -19,7 +19,6 @@ from bert_jax.corpus import document, text_files
 from bert_jax.data import (
   document_spill,
   hashing,
-  heldout,
   pairs,
   row_layout,
   store,
@@ -161,7 +160,7 @@ def _unique(shard: Shard) -> tuple[list[document_spill.Text], int]:
   is_train = shard.split == 'train'
   below = () if is_train else shard.limits
   for text in document_spill.read_texts(shard.segments, below):
-    if heldout.draw(text.digest) < shard.limits[text.source]:
+    if document_spill.draw(text.digest) < shard.limits[text.source]:
       held.add(text.digest)
     old = texts.get(text.digest)
     duplicates += old is not None and text.part == 0 and is_train
@@ -194,7 +193,7 @@ def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
   sizes, documents, texts = [0], [0], []
   for text, sentences in _sentence_ids(unique, words, recipe):
     if not is_train:
-      sentences = heldout.leave_gap(sentences, text.part, text.parts)
+      sentences = document_spill.leave_gap(sentences, text.part, text.parts)
     if sentences:
       sizes += map(len, sentences)
       ids.append(b''.join(sentences))

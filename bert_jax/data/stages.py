@@ -15,12 +15,11 @@ from bert_jax import errors
 from bert_jax.corpus import sources
 from bert_jax.data import (
   accents,
-  data_card,
   document_spill,
-  heldout,
   manifest_file,
   shards,
   store,
+  summary,
   vocab_pieces,
 )
 from bert_jax.data.recipe import Recipe, weigh_by_size
@@ -30,6 +29,7 @@ from bert_jax.tokenization import tokenizer
 _FEW_DOCUMENTS = 50  # shards that would hold fewer are merged
 _MIN_SHARDS = 256
 _SHARD_BYTES = 64 << 20  # of text; a worker needs about three times the memory
+_WORK = 2  # format of the files in work/
 
 # (fn, jobs) -> results, in order; fn leaves its result in a file.
 Runner = Callable[[Callable, Sequence[tuple]], Iterator]
@@ -76,7 +76,7 @@ def make(recipe: Recipe, partial: str, runner: Runner):
   )
   manifest['unknown_characters'] = round(fit.unknown_characters, 8)
   card = os.path.join(partial, 'DATA_CARD.md')
-  files.write_text(card, data_card.make_card(manifest))
+  files.write_text(card, summary.make_card(manifest))
   manifest_file.write(partial, manifest)
 
 
@@ -99,27 +99,47 @@ def _run(runner, fn, todo, recipe, label) -> list:
 def read(recipe: Recipe, partial: str, runner: Runner) -> Text:
   """Distributes all documents over the shards; arguments are as in `make`."""
   words = _read_vocab(recipe)
-  for line in manifest_file.warn_of_case(words, recipe.lowercase):
+  for line in summary.warn_of_case(words, recipe.lowercase):
     print(line, flush=True)
-  pieces = sources.plan(recipe.inputs, recipe.layout, recipe.field)
+  groups = sources.plan(recipe.inputs, recipe.layout, recipe.field)
+  ranges = [part for group in groups for part in group]
+  sizes = [0] * len(recipe.inputs)
+  for part in ranges:
+    sizes[part.source] += part.text_bytes
   work = os.path.join(partial, 'work')
-  jobs = _read_jobs(recipe, pieces, work)
-  _open_partial(work, recipe, words, pieces)
-  recipe = _with_shards(recipe, pieces)
-  recipe = weigh_by_size(recipe, _estimate(recipe, pieces))
-  results = _run(runner, document_spill.read, jobs, recipe, 'reading')
-  inputs, counts = _sum_up(recipe, results)
-  held_out = [
-    _hold_out(recipe, bound, results, k)
-    for k, bound in enumerate(jobs[0].bounds)
+  _open_partial(work, recipe, words, ranges)
+  if not recipe.shards:
+    recipe = dataclasses.replace(recipe, shards=_count_shards(sum(sizes)))
+  recipe = weigh_by_size(recipe, sizes)
+  if recipe.max_documents:
+    # The first ones, so one job reads them in order; but not to their end.
+    groups, sizes = [ranges], [1] * len(sizes)
+  part_sizes = tuple(map(document_spill.choose_part_size, sizes))
+  bounds = tuple(document_spill.find_bound(x, recipe.heldout) for x in sizes)
+  jobs = [
+    document_spill.Job(k, tuple(group), part_sizes, bounds, work)
+    for k, group in enumerate(groups)
   ]
+  results = _run(runner, document_spill.read, jobs, recipe, 'reading')
+  tallies = [
+    sum(
+      (np.array(x['tallies'][k]) for x in results if k in x['tallies']),
+      np.zeros((2, document_spill.BINS + 1), int),
+    )
+    for k in map(str, range(len(sizes)))
+  ]
+  inputs, counts = _sum_up(recipe, results, tallies)
+  limits, held_bytes, held = [], 0, 0
+  for bound, tally in zip(bounds, tallies, strict=True):
+    end, size, count = document_spill.choose(recipe.heldout, tally)
+    limits.append(bound * end / document_spill.BINS)
+    held_bytes, held = held_bytes + size, held + count
   listed = (x for result in results for x in result['segments'])
   segments = [document_spill.Segment(*x) for x in listed]
-  todo = _shards(recipe, segments, held_out, partial)
+  todo = _shards(recipe, segments, tuple(limits), held_bytes, partial)
   decided = _decide_accents(recipe, words, todo)
   recipe = dataclasses.replace(recipe, strip_accents=decided.strip)
   parts = sum(segment.documents for segment in segments)
-  held = sum(count for _, _, count in held_out)
   return Text(recipe, decided, inputs, counts, parts, held, todo)
 
 
@@ -136,46 +156,20 @@ def _read_vocab(recipe: Recipe) -> Sequence[str]:
   return words
 
 
-def _with_shards(recipe, pieces: Sequence[sources.Piece]) -> Recipe:
-  """Sets the number of shards by the size of the text, if it is not given."""
-  if recipe.shards:
-    return recipe
-  needed = -(-sources.estimate_bytes(pieces) // _SHARD_BYTES)
-  count = max(_MIN_SHARDS, 1 << max(needed - 1, 0).bit_length())
-  return dataclasses.replace(recipe, shards=count)
-
-
-def _estimate(recipe, pieces: Sequence[sources.Piece]) -> list[int]:
-  """Returns about how many bytes of text each input has."""
-  return [
-    sources.estimate_bytes([piece for piece in pieces if piece.source == k])
-    for k in range(len(recipe.inputs))
-  ]
-
-
-def _read_jobs(recipe, pieces: Sequence[sources.Piece], work: str):
-  sizes = _estimate(recipe, pieces)
-  if recipe.max_documents:
-    sizes = [1] * len(sizes)  # unknown, since they are not read to their end
-  part_sizes = tuple(map(heldout.choose_part_size, sizes))
-  bounds = tuple(heldout.find_bound(x, recipe.heldout) for x in sizes)
-  jobs = [(piece,) for piece in pieces]
-  if recipe.max_documents:  # the first ones, so one job reads them in order
-    jobs = [tuple(pieces)]
-  return [
-    document_spill.Job(k, x, part_sizes, bounds, work)
-    for k, x in enumerate(jobs)
-  ]
+def _count_shards(size: int) -> int:
+  """Returns how many shards this many bytes of text make, a power of two."""
+  needed = -(-size // _SHARD_BYTES)
+  return max(_MIN_SHARDS, 1 << max(needed - 1, 0).bit_length())
 
 
 def _open_partial(
-  work: str, recipe, words: Sequence[str], pieces: Sequence[sources.Piece]
+  work: str, recipe, words: Sequence[str], ranges: Sequence[sources.Range]
 ):
   """Continues unfinished work on the same text and `words`, or starts anew."""
   path = os.path.join(work, 'started.json')
-  sizes = sources.list_files(pieces)
+  sizes = {x.path: x.whole for x in ranges if sources.is_file(x.path)}
   begun = {
-    'format': manifest_file.FORMAT,
+    'format': [manifest_file.FORMAT, _WORK],
     'recipe': recipe.to_dict(),
     'vocab_sha256': tokenizer.hash_vocab(words),
     'files': {x: [size, storage.get_time(x)] for x, size in sizes.items()},
@@ -187,55 +181,45 @@ def _open_partial(
   files.write_json(path, begun)
 
 
-def _sum_up(recipe, results: Sequence[dict]) -> tuple[list[dict], dict]:
+def _sum_up(recipe, results: Sequence[dict], tallies) -> tuple[list, dict]:
   """Returns the `inputs` and `counts` of a `Text`; raises if it has none."""
   weights = recipe.weights or (1.0,) * len(recipe.inputs)
-  inputs = [
-    {'input': x, 'weight': weight, 'documents': 0, 'text_bytes': 0, 'files': []}
-    for x, weight in zip(recipe.inputs, weights, strict=True)
-  ]
-  counts: collections.Counter[str] = collections.Counter()
-  invalid: collections.Counter[str] = collections.Counter()
-  for result in results:
-    counts.update(result['counts'])
-    invalid.update(result['invalid'])
-    for source, (documents, _, size) in result['sources'].items():
-      inputs[int(source)]['documents'] += documents
-      inputs[int(source)]['text_bytes'] += size
-    for source, path, size, sha256 in result['files']:
-      entry = {'path': path, 'bytes': size, 'sha256': sha256}
-      inputs[source]['files'].append(entry)
-  for entry in (file for given in inputs for file in given['files']):
-    if invalid[entry['path']]:
-      entry['invalid_utf8'] = invalid[entry['path']]
-  if not any(given['documents'] for given in inputs):
+  documents, counts, invalid = (
+    sum((collections.Counter(r[name]) for r in results), collections.Counter())
+    for name in ('documents', 'counts', 'invalid')
+  )
+  if not documents:
     raise errors.UserError(
-      f'{", ".join(recipe.inputs)} holds no text (counted {dict(+counts)}); give '
+      f'{", ".join(recipe.inputs)} holds no text (counted {dict(counts)}); give '
       'other files.'
     )
+  inputs = [
+    {
+      'input': given,
+      'weight': weights[k],
+      'documents': documents[str(k)],
+      'text_bytes': int(tallies[k][0].sum()),
+      'files': [],
+    }
+    for k, given in enumerate(recipe.inputs)
+  ]
+  for source, path, size, sha256 in (x for r in results for x in r['files']):
+    entry = {'path': path, 'bytes': size, 'sha256': sha256}
+    if invalid[path]:
+      entry['invalid_utf8'] = invalid[path]
+    inputs[source]['files'].append(entry)
   return inputs, dict(counts)
 
 
-def _hold_out(recipe, bound: float, results, source: int):
-  """Returns the draw below which parts are held out; their bytes and number."""
-  totals = [r['sources'].get(str(source), (0, 0, 0)) for r in results]
-  _, parts, size = map(sum, zip(*totals, strict=True))
-  bins: dict[int, list[int]] = collections.defaultdict(lambda: [0, 0])
-  for result in results:
-    for number, tally in result['bins'].get(str(source), {}).items():
-      bins[int(number)] = np.add(bins[int(number)], tally).tolist()
-  end, size, parts = heldout.choose(recipe.heldout, size, parts, bins)
-  return bound * end / heldout.BINS, size, parts
-
-
-def _shards(recipe, segments, held_out, partial: str) -> list[shards.Shard]:
+def _shards(
+  recipe, segments, limits: tuple[float, ...], held_bytes: int, partial: str
+) -> list[shards.Shard]:
   """Returns the shards; small corpora get fewer than the recipe asks for."""
   documents = sum(segment.documents for segment in segments)
   n = recipe.shards
   while n % 2 == 0 and documents < _FEW_DOCUMENTS * n:
     n //= 2  # shard k + n is merged into shard k: hash mod 2n becomes mod n
-  limits, sizes, _ = zip(*held_out, strict=True)
-  held = min(-(-sum(sizes) // _SHARD_BYTES), n)
+  held = min(-(-held_bytes // _SHARD_BYTES), n)
   vocab_path = manifest_file.vocab_path(partial)
   rest = limits, vocab_path, partial, os.path.join(partial, 'work')
   todo = []

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from bert_jax import errors
-from bert_jax.data import manifest_file, prepare, stages, vocab_pieces
+from bert_jax.data import prepare, stages, summary, vocab_pieces
 from bert_jax.data.recipe import Recipe, make_recipe
 from bert_jax.runtime import cli, lock, storage
 from bert_jax.tokenization import tokenizer, unknown
@@ -75,9 +75,7 @@ def make(
   report = f'{output}: {recipe.vocab_size:,} pieces; accents are {text.accents}'
   if held:
     report += '\n' + describe({output: vocab, **others}, held)
-  return '\n'.join(
-    [report, *manifest_file.warn_of_invalid(text.counts, text.inputs)]
-  )
+  return '\n'.join([report, *summary.warn_of_invalid(text.counts, text.inputs)])
 
 
 def describe(

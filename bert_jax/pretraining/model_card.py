@@ -5,7 +5,7 @@ from typing import Any
 import jax
 
 from bert_jax.config import flatten
-from bert_jax.data import data_card, manifest_file
+from bert_jax.data import manifest_file, summary
 from bert_jax.inference import trained_length, trained_run
 from bert_jax.runtime import cards
 from bert_jax.workdir import log, paths
@@ -70,12 +70,12 @@ def describe_run(workdir: str, params: Any, step: int) -> str:
     'Loading': cards.show_loading(
       autos[0], 'fill_mask --model=THIS_FOLDER "a [MASK] sentence ."'
     ),
-    'Training text': data_card.describe_text(manifest),
+    'Training text': summary.describe_text(manifest),
     'Held-out text': scores,
     'Recipe': cards.list_fields(dict(sorted(fields.items()))),
   }
   card = cards.make_card(f'BERT of {config.model.num_layers} layers', sections)
-  language = manifest_file.name_language(manifest, words)
+  language = summary.name_language(manifest, words)
   pipeline = 'text-generation' if causal else 'fill-mask'
   return cards.make_metadata(pipeline, language) + card
 

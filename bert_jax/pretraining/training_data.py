@@ -4,7 +4,7 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.corpus import text_files
-from bert_jax.data import dataset, manifest_file, prepare, recipe
+from bert_jax.data import dataset, manifest_file, prepare, recipe, summary
 from bert_jax.runtime import storage
 from bert_jax.workdir import paths
 
@@ -60,6 +60,6 @@ def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
       'that one back, or prepare the data again.'
     )
   words = manifest_file.load_tokenizer(directory).vocab
-  lines = manifest_file.describe(manifest)
-  print('\n'.join(lines + manifest_file.list_warnings(manifest, words)))
+  lines = summary.describe(manifest)
+  print('\n'.join(lines + summary.list_warnings(manifest, words)))
   return directory

@@ -85,10 +85,10 @@ def test_a_stray_quotation_mark_glues_no_sentences(text, sentences):
 
 @pytest.mark.parametrize('text', ['“a. ', '"(a. “b. ', '😀.', 'a', '" a" b. '])
 def test_long_text_is_split_whole_in_linear_time(text):
-  size = 400_000
+  size = 200_000
   begin = time.process_time()
   found = split(Document([text * (size // len(text))]), 'en')
-  assert time.process_time() - begin < 4  # the first took 13 s
+  assert time.process_time() - begin < 2  # the first took 3 s
   assert ''.join(''.join(found).split()) == ''.join(
     (text * (size // len(text))).split()
   )

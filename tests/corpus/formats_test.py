@@ -1,39 +1,25 @@
 import collections
-import io
 
 import pytest
 
-from bert_jax.corpus import formats, text_files
+from bert_jax.corpus import formats, sources
+from tests.corpus.sources_test import read_groups
 
 
-def _in_ranges(read, raw, step):
-  """Reads a file in ranges of `step` bytes, as several processes would."""
-  out = []
-  for start in range(0, len(raw), step):
-    lines = text_files.read_lines(io.BytesIO(raw), start)
-    stop = min(start + step, len(raw))
-    out += [d.paragraphs for d in read(lines, start, stop)]
-  return out
+@pytest.fixture
+def in_ranges(tmp_path):
+  """Reads a file in ranges of some bytes, as several processes would."""
 
+  def read(raw, step, layout='paragraphs'):
+    path = tmp_path / 'a'
+    path.write_bytes(raw)
+    ranges = [
+      sources.Range(0, str(path), k, min(k + step, len(raw)), len(raw))
+      for k in range(0, len(raw), step)
+    ]
+    return [x.paragraphs for x in read_groups([ranges], layout)[0]]
 
-def _blocks(lines, start, stop, are_sentences=False, counts=None):
-  counts = collections.Counter() if counts is None else counts
-  texts = formats.decode_lines(lines, start, counts)
-  return formats.read_blocks(texts, stop, are_sentences, counts)
-
-
-def _pages(lines, start, stop):
-  del start
-  return formats.read_wiki_pages(lines, stop, collections.Counter())
-
-
-def _articles(lines, start, stop):
-  return _blocks(formats.separate_articles(lines), start, stop)
-
-
-def _each_line(lines, start, stop):
-  del start
-  return formats.read_each_line(lines, stop, collections.Counter())
+  return read
 
 
 _TEXT = b'\n\nOne.\nTwo.\n \n\t\nThree.\r\n\r\n\r\nFour.\nFive.\n\0\x01\nSix.'
@@ -50,46 +36,47 @@ _ARTICLES = (
 
 
 @pytest.mark.parametrize(
-  'read, raw, expected',
+  'layout, raw, expected',
   [
     (
-      _blocks,
+      'paragraphs',
       _TEXT,
       [['One.', 'Two.'], ['Three.'], ['Four.', 'Five.'], ['Six.']],
     ),
-    (_pages, _PAGES, [['They fight.', 'Cats & "Dogs"'], [], ['Hide.']]),
+    ('lines', _PAGES, [['They fight.', 'Cats & "Dogs"'], ['Hide.']]),
     (
-      _articles,
+      'lines',
       _ARTICLES,
       [['They fight 2.5 foes .', 'They hide .', 'Well-fed .'], ['They fly .']],
     ),
-    (_each_line, b'One.\nTwo.\n\n \nThree.', [['One.'], ['Two.'], ['Three.']]),
+    ('lines', b'One.\nTwo.\n\n \nThree.', [['One.'], ['Two.'], ['Three.']]),
+    ('files', b'{"text": "A\\nB"}\n\n{"text": "C"}', [['A B'], ['C']]),
   ],
 )
-def test_every_document_comes_once_however_a_file_is_cut(read, raw, expected):
-  for step in range(1, len(raw) + 1):
-    assert _in_ranges(read, raw, step) == expected, step
+def test_every_document_comes_once_however_a_file_is_cut(
+  in_ranges, layout, raw, expected
+):
+  for step in (1, *range(4, len(raw) + 1, 5)):
+    assert in_ranges(raw, step, layout) == expected, step
 
 
-def test_no_part_of_a_long_line_is_taken_for_a_blank_line():
+def test_no_part_of_a_long_line_is_taken_for_a_blank_line(in_ranges):
   zeros, words = bytes(3_000_000), b'word ' * 10
-  raw = b'First.\n\n' + (zeros + words) * 2 + zeros + b'\n\nLast.'
+  few = b'First of a few lines.\n' * 9000  # else these are no text
+  raw = few + b'\n' + (zeros + words) * 2 + zeros + b'\n\nLast.'
   for step in (1_000_000, 2_500_000, len(raw)):
-    found = _in_ranges(_blocks, raw, step)
-    assert [' '.join(d).split() for d in found] == [
-      ['First.'],
+    found = in_ranges(raw, step)
+    assert [' '.join(d).split() for d in found[1:]] == [
       ['word'] * 20,
       ['Last.'],
     ]
 
 
 def test_documents_too_long_for_memory_are_cut_and_counted():
-  line = b'word ' * 20_000 + b'\n'  # 100 kB
+  lines = ['word ' * 20_000] * 100  # of 100 kB
   for read in (
-    lambda counts: _blocks(
-      text_files.read_lines(io.BytesIO(line * 100)), 0, 1 << 60, counts=counts
-    ),
-    lambda counts: formats.read_whole_file([line.decode()] * 100, counts),
+    lambda counts: formats.read_blocks(lines, False, counts),
+    lambda counts: formats.read_whole_file(lines, counts),
   ):
     counts = collections.Counter()
     sizes = [sum(map(len, d.paragraphs)) for d in read(counts)]
@@ -104,13 +91,15 @@ def test_documents_too_long_for_memory_are_cut_and_counted():
 @pytest.mark.parametrize(
   'blank', ['', ' ', '\u200b', '\ufeff', '\u00ad', '\ufffd']
 )
-def test_lines_end_and_separate_documents_whatever_they_hold(end, blank):
+def test_lines_end_and_separate_documents_whatever_they_hold(
+  in_ranges, end, blank
+):
   raw = end.join(
     ['Öne.', 'Two.', blank, 'Three.', '"', blank, 'Four.', '']
   ).encode()
   expected = [['Öne.', 'Two.'], ['Three.', '"'], ['Four.']]
-  for step in range(1, len(raw) + 1):
-    assert _in_ranges(_blocks, raw, step) == expected, step
+  for step in (1, 2, 5, 11, len(raw)):
+    assert in_ranges(raw, step) == expected, step
 
 
 @pytest.mark.parametrize(
@@ -125,9 +114,9 @@ def test_lines_end_and_separate_documents_whatever_they_hold(end, blank):
     ('#1 of C++::x < 3', '#1 of C++::x < 3'),
   ],
 )
-def test_markup_of_wikiextractor_is_left_out(line, plain):
+def test_markup_of_wikiextractor_is_left_out(in_ranges, line, plain):
   raw = f'<doc id="1" title="A">\nA\n\n{line}\n</doc>\n'.encode()
-  assert _in_ranges(_pages, raw, len(raw)) == [[plain]]
+  assert in_ranges(raw, len(raw)) == [[plain]]
 
 
 _BOOK = ['', 'CHAPTER I', '', 'It was a dark night.', '']

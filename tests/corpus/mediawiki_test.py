@@ -3,7 +3,7 @@ import io
 
 import pytest
 
-from bert_jax.corpus import mediawiki, wikitext
+from bert_jax.corpus import mediawiki, text_files
 from tests import peak
 
 _ROOT = '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/">'
@@ -25,7 +25,7 @@ def _read(xml, encoding='utf-8'):
 
 
 def _plain(text):
-  return wikitext.extract_text(text)
+  return mediawiki.extract_text(text)
 
 
 def test_pages_are_documents_and_what_is_left_out_is_counted():
@@ -77,7 +77,7 @@ def test_a_dump_that_is_cut_short_gives_its_whole_pages_first():
   counts = collections.Counter()
   found = mediawiki.read_documents(io.BytesIO(xml.encode()), counts)
   assert next(found).paragraphs == ['One.']
-  with pytest.raises(ValueError, match='line 3, column'):
+  with pytest.raises(text_files.DAMAGE, match='line 3, column'):
     next(found)
 
 
@@ -86,7 +86,7 @@ def test_entities_that_grow_without_end_are_an_error():
     f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 10)
   )
   xml = f'<!DOCTYPE x [{entities}]>{_ROOT}<page><title>&a9;</title></page>'
-  with pytest.raises(ValueError, match='amplification'):
+  with pytest.raises(text_files.DAMAGE, match='amplification'):
     _read(xml)
 
 

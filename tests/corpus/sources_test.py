@@ -5,27 +5,25 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.corpus import sources
-from tests import tfds_sets
 from tests.corpus.text_files_test import COMPRESS
 
 
-def read_pieces(pieces, layout, field='text'):
-  """Returns the documents of pieces, and the counts of both kinds."""
+def read_groups(groups, layout, field='text'):
+  """Returns the documents of groups of ranges, and the counts of both kinds."""
   counts, invalid = collections.Counter(), collections.Counter()
-  found = [
+  documents = [
     document
-    for piece in pieces
-    for document in sources.read_documents(
-      piece, layout, field, counts, invalid
-    )
+    for group in groups
+    for part in group
+    for document in sources.read_documents(part, layout, field, counts, invalid)
   ]
-  return found, counts, invalid
+  return documents, counts, invalid
 
 
 def _read(inputs, layout='paragraphs', field='text', counts=None):
   """Returns the documents of all inputs; adds to `counts`."""
-  pieces = sources.plan([str(given) for given in inputs], layout, field)
-  found, more, _ = read_pieces(pieces, layout, field)
+  groups = sources.plan([str(given) for given in inputs], layout, field)
+  found, more, _ = read_groups(groups, layout, field)
   if counts is not None:
     counts.update(more)
   return found
@@ -97,14 +95,11 @@ def test_bytes_that_are_no_text_are_refused_wherever_they_are(write):
 
 
 @pytest.mark.parametrize('layout', ['paragraphs', 'files'])
-@pytest.mark.parametrize(
-  'extension, count',  # 400 kB of text, and 4
-  [*((extension, 20_000) for extension in COMPRESS), ('gz', 300)],
-)
+@pytest.mark.parametrize('extension', COMPRESS)
 def test_damaged_archives_are_read_to_the_damage_named_and_counted(
-  write, capsys, layout, extension, count
+  write, capsys, layout, extension
 ):
-  text = '\n\n'.join(f'{k} is {k * k}.' for k in range(count))
+  text = '\n\n'.join(f'{k} is {k * k}.' for k in range(20_000))  # 400 kB
   whole = COMPRESS[extension](text.encode())
   path = write(f'a.{extension}', whole[: len(whole) * 3 // 4])
   counts = collections.Counter()
@@ -112,8 +107,7 @@ def test_damaged_archives_are_read_to_the_damage_named_and_counted(
   found = '\n\n'.join(x for d in documents for x in d.paragraphs)
   assert text.startswith(found) and counts['damaged_files'] == 1
   # What is decompressed before the damage depends on the format's blocks.
-  least = {'gz': len(text) / 2, 'bz2': 0}.get(extension, 10_000)
-  assert len(found) >= least
+  assert len(found) >= (0 if extension == 'bz2' else len(text) / 2)
   assert f'{str(path)!r} cannot be read to its end' in capsys.readouterr().err
 
 
@@ -121,9 +115,9 @@ def test_damaged_archives_are_read_to_the_damage_named_and_counted(
 def test_a_disk_that_fails_ends_the_reading(tmp_path, name):
   # Opens, and answers EIO to whoever reads its start.
   (tmp_path / name).symlink_to('/proc/self/mem')
-  part = sources.Range(str(tmp_path / name), 0, 1000, 1000)
+  part = sources.Range(0, str(tmp_path / name), 0, 1000, 1000)
   with pytest.raises(OSError, match=f'{name}: Input/output error'):
-    read_pieces([sources.Piece(0, (part,))], 'paragraphs')
+    read_groups([[part]], 'paragraphs')
 
 
 def test_big_files_are_cut_and_small_ones_joined(write, tmp_path, monkeypatch):
@@ -136,13 +130,11 @@ def test_big_files_are_cut_and_small_ones_joined(write, tmp_path, monkeypatch):
   dump = write('text/e.xml', f'<mediawiki>{" " * 100}</mediawiki>')
   wholes = str(packed), str(dump)
   plan = sources.plan([str(tmp_path / 'text')], 'paragraphs', 'text')
-  of_big = [r for p in plan for r in p.ranges if r.path == str(big)]
-  assert [r.start for r in of_big] == list(range(0, len(text), 100))
-  assert [r.path for p in plan for r in p.ranges if r.path in wholes] == [
-    *wholes
-  ]
-  sizes = [p.size for p in plan if all(r.path not in wholes for r in p.ranges)]
-  assert max(sizes) <= 100
+  ranges = [part for group in plan for part in group]
+  of_big = [part.start for part in ranges if part.path == str(big)]
+  assert of_big == list(range(0, len(text), 100))
+  assert [x.path for x in ranges if x.path in wholes] == [*wholes]
+  assert len(plan) > 5 and max(map(len, plan)) > 1
   found = _texts([tmp_path / 'text'])
   assert sorted(found) == sorted(
     2 * [[f'Document {k}.'] for k in range(50)]
@@ -161,49 +153,6 @@ def test_inputs_that_name_nothing_are_refused_before_reading(write, tmp_path):
 
 def test_what_is_not_utf8_is_counted_for_its_file(write, tmp_path):
   path, _ = write('a.txt', b'caf\xe9'), write('b.txt', 'One.')
-  pieces = sources.plan([str(tmp_path)], 'paragraphs', 'text')
-  _, _, invalid = read_pieces(pieces, 'paragraphs')
+  groups = sources.plan([str(tmp_path)], 'paragraphs', 'text')
+  _, _, invalid = read_groups(groups, 'paragraphs')
   assert +invalid == {str(path): 1}
-
-
-# TFDS.
-
-
-@pytest.fixture(scope='module')
-def data_dir(tmp_path_factory):
-  path = str(tmp_path_factory.mktemp('tfds'))
-  rows = [{'text': f'Énd {i}.\n\nNext.', 'label': i} for i in range(3)]
-  tfds_sets.write(
-    path,
-    'toy',
-    lambda x: {'text': x.Text(), 'label': x.ClassLabel(num_classes=3)},
-    {'train': rows},
-  )
-  return path
-
-
-@pytest.fixture
-def tfds_dir(data_dir, monkeypatch):
-  tfds_sets.use(data_dir, monkeypatch)
-
-
-def test_prepared_tfds_datasets_are_read(tfds_dir):
-  texts = _texts(['tfds:toy:train'])
-  assert sorted(texts) == [[f'Énd {i}.', 'Next.'] for i in range(3)]
-  assert len(_texts(['tfds:toy:train[:2]'])) == 2
-
-
-def test_tfds_inputs_that_cannot_be_read_are_refused(tfds_dir):
-  for given, message in [
-    ('tfds:toy', 'is not of the form'),
-    ('tfds:a b:train', 'is not of the form'),
-    ('tfds:wikipedia.20230601.en:train', 'cannot be read: Parsing builder'),
-    ('tfds:toy:dev', 'cannot be read: .*dev.*prepare it by tfds'),
-    ('tfds:no_such_set:train', 'cannot be read'),
-  ]:
-    with pytest.raises(errors.UserError, match=message):
-      _texts([given])
-  with pytest.raises(errors.UserError, match="no feature 'body', only "):
-    _read(['tfds:toy:train'], field='body')
-  with pytest.raises(errors.UserError, match="'label' of .*, not text; name"):
-    _read(['tfds:toy:train'], field='label')

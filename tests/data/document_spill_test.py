@@ -1,9 +1,11 @@
 import hashlib
 
+import numpy as np
 import pytest
 
 from bert_jax.corpus import sources
-from bert_jax.data import document_spill, heldout
+from bert_jax.corpus.document import Document
+from bert_jax.data import document_spill
 from tests.data import preparation
 
 
@@ -15,8 +17,8 @@ def _digests(count):
 
 def _read(path, work, bound=1.0, **changes):
   recipe = preparation.make_recipe(str(path), **changes)
-  pieces = tuple(sources.plan(recipe.inputs, recipe.layout, recipe.field))
-  job = document_spill.Job(0, pieces, (32_000,), (bound,), str(work))
+  [ranges] = sources.plan(recipe.inputs, recipe.layout, recipe.field)
+  job = document_spill.Job(0, tuple(ranges), (32_000,), (bound,), str(work))
   found = document_spill.read(job, recipe)
   return found, [document_spill.Segment(*s) for s in found['segments']]
 
@@ -68,18 +70,20 @@ def test_copies_that_the_tokenizer_sees_as_one_have_one_digest(
 
 
 def test_of_a_large_input_little_is_kept_apart(tmp_path):
-  bound = heldout.find_bound(1 << 30, 0.05)
+  bound = document_spill.find_bound(1 << 30, 0.05)
   path = tmp_path / 'a.txt'
   path.write_text('\n\n'.join(f'Number {k}.' for k in range(4000)))
   found, segments = _read(path, tmp_path, bound, shards=4)
   apart = [s for s in segments if s.bucket >= 4]
   texts = list(document_spill.read_texts(apart))
   assert 324 < len(texts) < 476  # 400 +- 4 deviations
-  assert all(heldout.draw(text.digest) < 0.1 for text in texts)
-  counted = found['bins']['0'].values()
-  assert sum(parts for _, parts in counted) == len(texts)
+  assert all(document_spill.draw(text.digest) < 0.1 for text in texts)
+  parts = found['tallies']['0'][1]
+  assert sum(parts[:-1]) == len(texts) and sum(parts) == 4000
   below = document_spill.read_texts(segments, [0.05])
-  assert [t for t in texts if heldout.draw(t.digest) < 0.05] == list(below)
+  assert [t for t in texts if document_spill.draw(t.digest) < 0.05] == list(
+    below
+  )
 
 
 def test_passes_are_whole_and_right_on_average():
@@ -87,3 +91,46 @@ def test_passes_are_whole_and_right_on_average():
   assert set(passes) == {2, 3}
   assert abs(sum(passes) / 4000 - 2.25) < 0.03  # 4 deviations
   assert {document_spill.draw_passes(d, 3.0) for d in _digests(100)} == {3}
+
+
+def test_a_document_is_cut_into_similar_parts_between_paragraphs():
+  paragraphs = ['x' * n for n in (10, 30, 20, 40, 5, 35, 60)]
+  parts = document_spill.cut(Document(paragraphs, True), 70, 'en')
+  assert sum((p.paragraphs for p in parts), []) == paragraphs
+  assert [sum(map(len, p.paragraphs)) for p in parts] == [100, 40, 60]
+  assert all(p.are_sentences for p in parts)
+  whole = Document(paragraphs)
+  assert document_spill.cut(whole, 200, 'en') == [whole]
+
+
+def test_a_paragraph_is_cut_between_sentences():
+  sentences = [f'This is the sentence of number {k}.' for k in range(100)]
+  text = ' '.join(sentences)
+  parts = document_spill.cut(Document([text]), 500, 'en')
+  assert sum((p.paragraphs for p in parts), []) == sentences
+  assert len(parts) == -(-len(text) // 500)
+
+
+@pytest.mark.parametrize(
+  'size, parts, share, expected',
+  [
+    (10_000_000, 1000, 0.05, 50),  # its share
+    (10_000_000, 1000, 0.01, 27),  # 256 kB
+    (1_000_000, 1000, 0.01, 100),  # a tenth
+    (1_000_000, 1000, 0.3, 300),
+    (10_000, 10, 0.01, 2),  # pairs need two documents
+    (10_000, 4, 0.9, 2),
+    (10_000, 10, 0.9, 8),  # and so does training
+    (10_000, 3, 0.01, 1),
+    (10_000, 1, 0.5, 0),
+  ],
+)
+def test_a_small_input_holds_out_more_and_never_all(
+  size, parts, share, expected
+):
+  tally = np.zeros((2, document_spill.BINS + 1), int)
+  bins = [k * 7 % 1000 for k in range(parts)]
+  tally[:, bins] = [[size // parts], [1]]
+  end, held, count = document_spill.choose(share, tally)
+  assert count == expected and held == expected * size // parts
+  assert sum(x < end for x in bins) == expected

@@ -7,8 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from bert_jax.corpus.document import Document
-from bert_jax.data import heldout, prepare
+from bert_jax.data import document_spill, prepare
 from tests.data import made, preparation
 from tests.data.preparation import ONE, digest, make_recipe
 
@@ -67,47 +66,6 @@ def find_sentences(output, split):
   return found
 
 
-def test_a_document_is_cut_into_similar_parts_between_paragraphs():
-  paragraphs = ['x' * n for n in (10, 30, 20, 40, 5, 35, 60)]
-  parts = heldout.cut(Document(paragraphs, True), 70, 'en')
-  assert sum((p.paragraphs for p in parts), []) == paragraphs
-  assert [sum(map(len, p.paragraphs)) for p in parts] == [100, 40, 60]
-  assert all(p.are_sentences for p in parts)
-  whole = Document(paragraphs)
-  assert heldout.cut(whole, 200, 'en') == [whole]
-
-
-def test_a_paragraph_is_cut_between_sentences():
-  sentences = [f'This is the sentence of number {k}.' for k in range(100)]
-  text = ' '.join(sentences)
-  parts = heldout.cut(Document([text]), 500, 'en')
-  assert sum((p.paragraphs for p in parts), []) == sentences
-  assert len(parts) == -(-len(text) // 500)
-
-
-@pytest.mark.parametrize(
-  'size, parts, share, expected',
-  [
-    (10_000_000, 1000, 0.05, 50),  # its share
-    (10_000_000, 1000, 0.01, 27),  # 256 kB
-    (1_000_000, 1000, 0.01, 100),  # a tenth
-    (1_000_000, 1000, 0.3, 300),
-    (10_000, 10, 0.01, 2),  # pairs need two documents
-    (10_000, 4, 0.9, 2),
-    (10_000, 10, 0.9, 8),  # and so does training
-    (10_000, 3, 0.01, 1),
-    (10_000, 1, 0.5, 0),
-  ],
-)
-def test_a_small_input_holds_out_more_and_never_all(
-  size, parts, share, expected
-):
-  bins = {k * 7 % 1000: [size // parts, 1] for k in range(parts)}
-  end, held, count = heldout.choose(share, size, parts, bins)
-  assert count == expected and held == expected * size // parts
-  assert end == (sorted(bins)[expected - 1] + 1 if expected else 0)
-
-
 def test_a_single_document_is_enough_and_no_sentence_is_on_both_sides(tmp_path):
   path = write_numbered(tmp_path / 'novel.txt', 'n', 1, 3000)
   output, manifest = make(tmp_path, [path])
@@ -132,7 +90,7 @@ def test_a_single_document_is_enough_and_no_sentence_is_on_both_sides(tmp_path):
 def test_copies_of_held_out_text_in_other_inputs_are_not_trained_on(
   tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(heldout, '_ENOUGH', 3000)
+  monkeypatch.setattr(document_spill, '_ENOUGH', 3000)
   few = write_numbered(tmp_path / 'few.txt', 'n', 40, 10)
   other = write_numbered(tmp_path / 'other.txt', 'w', 700, 10)
   many = tmp_path / 'many.txt'

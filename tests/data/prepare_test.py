@@ -20,7 +20,6 @@ from bert_jax.data import (
   store,
   vocab,
 )
-from bert_jax.data.prepare import __main__ as command
 from bert_jax.runtime import files, storage
 from bert_jax.tokenization import tokenizer
 from tests import commands
@@ -101,7 +100,7 @@ def test_a_vocabulary_for_other_text_is_warned_of(tmp_path, capsys):
   def run(name, *words):
     write_vocab(tmp_path / name, *words)
     commands.run(
-      command,
+      prepare,
       f'--input={tmp_path}/a.txt',
       '--layout=sentences',
       f'--vocab={tmp_path}/{name}',
@@ -133,12 +132,12 @@ def test_cased_text_keeps_its_case_and_what_is_made_is_verified(
   path, output = f'{tmp_path}/vocab.txt', f'{tmp_path}/data'
   commands.run(vocab, *given, '--cased', f'--output={path}', '--size=38')
   commands.run(
-    command, *given, '--cased', f'--vocab={path}', f'--output={output}'
+    prepare, *given, '--cased', f'--vocab={path}', f'--output={output}'
   )
   words = manifest_file.load_tokenizer(output)
   assert words.tokens(words.ids(['Paris'])[0]) == ['Paris']
   assert manifest_file.read(output)['unknown_share'] == 0
-  commands.run(command, f'--verify={output}')
+  commands.run(prepare, f'--verify={output}')
   assert 'are as they were made' in capsys.readouterr().out
 
 
@@ -151,7 +150,7 @@ def test_cased_text_keeps_its_case_and_what_is_made_is_verified(
 )
 def test_flags_that_do_nothing_are_refused(arguments, message):
   with pytest.raises(errors.UserError, match=message):
-    commands.run(command, *arguments.split())
+    commands.run(prepare, *arguments.split())
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.corpus import sources
-from bert_jax.data import dataset, manifest_file, prepare, stages
+from bert_jax.data import dataset, prepare, stages, summary
 from tests.data.preparation import (
   ONE,
   digest,
@@ -97,15 +97,11 @@ def test_too_little_text_is_an_error(tmp_path, layout, text, message):
 
 
 def test_the_number_of_shards_follows_the_size_of_the_text():
-  def shards(size, name='a.txt', asked=0):
-    recipe = make_recipe('a.txt', shards=asked)
-    piece = sources.Piece(0, (sources.Range(name, 0, size, size),))
-    return stages._with_shards(recipe, [piece] * 4).shards
-
-  assert shards(1) == shards(4 << 30) == 256  # 256 x 64 MB are 4 x 4 GB
-  assert shards((4 << 30) + 1) == 512
-  assert shards(4 << 30, 'a.txt.bz2') == 2048  # five times as much, rounded up
-  assert shards(4 << 30, asked=16) == 16
+  count = stages._count_shards
+  assert count(1) == count(16 << 30) == 256  # 256 x 64 MB
+  assert count((16 << 30) + 1) == 512
+  # Compressed text has about five times its size.
+  assert sources.Range(0, 'a.txt.bz2', 0, 7, 7).text_bytes == 35
 
 
 def test_every_token_that_is_in_no_row_is_counted(tmp_path):
@@ -128,6 +124,6 @@ def test_every_token_that_is_in_no_row_is_counted(tmp_path):
       row['unused_tokens'] / made['tokens'], 6
     )
   assert made['lengths']['32']['unused_tokens'] > 10
-  text = '\n'.join(manifest_file.describe(made))
+  text = '\n'.join(summary.describe(made))
   share = made['lengths']['32']['unused_share']
   assert f'random, {share:.2%} of the tokens in no row' in text

@@ -14,11 +14,12 @@ from tests import hub_server, models
 _READ = """
 import collections, sys
 from bert_jax.corpus import sources
-pieces = sources.plan(sys.argv[1].split(','), 'paragraphs', 'text')
-for piece in pieces:
-  for x in sources.read_documents(piece, 'paragraphs', 'text', *[collections.Counter()] * 2):
+groups = sources.plan(sys.argv[1].split(','), 'paragraphs', 'text')
+ranges = [part for group in groups for part in group]
+for part in ranges:
+  for x in sources.read_documents(part, 'paragraphs', 'text', *[collections.Counter()] * 2):
     print(x.paragraphs)
-print(sorted(sources.list_files(pieces)), file=sys.stderr)
+print(sorted({x.path for x in ranges}), file=sys.stderr)
 """
 
 

@@ -93,7 +93,7 @@ def read_text(path: str) -> str:
 
 def _read_lines(path, newline: str) -> Iterator[str]:
   advice = 'is this the right path?'
-  with errors.explaining(f'cannot read {path}', advice, text_files.Damaged):
+  with errors.explaining(f'cannot read {path}', advice, text_files.DAMAGE):
     try:
       with text_files.open_text(path) as file:
         text = io.TextIOWrapper(file, 'utf-8-sig', newline=newline)

@@ -1,0 +1,114 @@
+"""Tests of what is said about prepared data."""
+
+import re
+
+import pytest
+
+from bert_jax.data import summary
+
+_ORDINARY = {
+  'recipe': {
+    'layout': 'files',
+    'language': 'en',
+    'vocab': '',
+    'lowercase': True,
+    'passes': 5,
+  },
+  'inputs': [],
+  'cleaned': {},
+  'doubts': {},
+  'unknown_share': 0.0,
+  'unknown_characters': 0.0,
+  'documents': {'train': 100},
+  'sentences': 500,
+  'lengths': {
+    '32': {'random_share': 0.5, 'unused_tokens': 9, 'unused_share': 0.009}
+  },
+}
+
+
+def warn(words=('a',), recipe=(), **changes):
+  recipe = _ORDINARY['recipe'] | dict(recipe)
+  return summary.list_warnings(_ORDINARY | {'recipe': recipe} | changes, words)
+
+
+def test_text_in_another_script_than_english_is_noticed():
+  words = ['[PAD]', '한국', '중국', 'a', '中国人']
+  [said] = warn(words)
+  assert 'data.language=ko' in said
+  assert not warn(words, {'language': 'ko'})
+  assert not warn(['[PAD]', 'мы', 'é'])  # 2 of 6
+
+
+def test_files_of_an_input_are_counted_by_kind():
+  names = 'a.jsonl', 'b.jsonl.gz', 'wiki_00', 'c.txt', 'd.json'
+  inputs = [
+    {'input': 'one', 'files': [{'path': 'x.txt'}]},
+    {'input': 'mine', 'files': [{'path': f'mine/{x}'} for x in names]},
+  ]
+  for x in inputs:
+    x |= dict.fromkeys(('train', 'heldout'), {'tokens': 1, 'parts': 1})
+    x['documents'] = 1
+  more = {'inputs': inputs, 'tokens': 1, 'accents': 'kept', 'lengths': {}}
+  more['documents'] = {'train': 2, 'heldout': 2}
+  lines = summary.describe(_ORDINARY | more)
+  assert lines[0] == 'files read: mine: 2 JSONL, 2 text, 1 JSON'
+
+
+def test_text_in_no_row_is_warned_of():
+  row = {'unused_tokens': 20, 'unused_share': 0.02, 'random_share': 0.5}
+  assert warn(lengths={'128': row}) == [
+    'WARNING: 20 tokens (2.0%) are in no row of 128 tokens: pairs are truncated '
+    'to fit, and weights may leave documents out; more passes (data.passes) use '
+    'more'
+  ]
+
+
+@pytest.mark.parametrize(
+  'words, lowercase, said',
+  [
+    (
+      ['[UNK]', 'a', '##b'],
+      False,
+      '0% of the .* the text has some: give .*True',
+    ),
+    (['[UNK]', 'a', '##b'], True, ''),
+    (['[UNK]', 'A', '##b'], True, '33% of .* so those never occur: .*=False'),
+  ],
+)
+def test_a_vocabulary_of_the_other_case_is_noticed(words, lowercase, said):
+  found = summary.warn_of_case(words, lowercase)
+  assert bool(found) == bool(said) and re.search(said, ''.join(found))
+  assert warn(words, {'vocab': 'v.txt', 'lowercase': lowercase}) == found
+
+
+def test_the_file_with_most_of_what_is_not_utf8_is_named():
+  files = [{'path': 'a', 'invalid_utf8': 1}, {'path': 'b c', 'invalid_utf8': 4}]
+  inputs = [{'files': [*files, {'path': 'd'}]}]
+  [said] = summary.warn_of_invalid({'invalid_utf8': 5}, inputs)
+  assert said.startswith('WARNING: 5 sequences of bytes, most of them in b c, ')
+  assert said.endswith('such as CP1252, CP949, SHIFT_JIS or UTF-16LE')
+  assert "iconv -f ENCODING -t UTF-8 'b c', where" in said
+
+
+@pytest.mark.parametrize(
+  'layout, changes, words',
+  [
+    ('paragraphs', {'sentences': 299}, ['3.0 sentences', 'data.layout=files']),
+    ('paragraphs', {'random': 0.81}, ['81% of the pairs', 'blank lines']),
+    ('lines', {'random': 1}, ['layout=paragraphs', 'nsp=False']),
+    ('files', {'random': 1}, ['random: if they are so short, train']),
+    ('files', {'doubts': {'hard_wrapped': 2}}, ['2 files', 'layout=files']),
+    ('files', {'doubts': {'unbroken': 1}}, ['1 file of', 'layout=lines']),
+    ('files', {'doubts': {'finely_broken': 1}}, []),
+    ('files', {'doubts': {'finely_broken': 2}}, ['2 files', 'layout=files']),
+    ('files', {'documents': {'train': 99}, 'sentences': 99}, []),
+  ],
+)
+def test_a_doubtful_layout_is_said_with_one_that_may_fit(
+  layout, changes, words
+):
+  row = {'random_share': changes.pop('random', 0.5), 'unused_share': 0}
+  said = warn(recipe={'layout': layout}, lengths={'32': row}, **changes)
+  assert len(said) == bool(words)
+  assert all(word in line for line in said for word in words)
