@@ -61,8 +61,7 @@ def list_files(root: str) -> list[str]:
   paths = sorted(filter(None, done.stdout.decode().split('\0')))
   if 'setup.cfg' not in paths:
     raise errors.UserError(
-      f'{root} is not a clone of bert_jax, and only files that git tracks are '
-      'sent to the hosts; run this from a clone.'
+      f'{root} is not a clone of bert_jax: only files of git are sent to hosts.'
     )
   return [path for path in paths if os.path.exists(os.path.join(root, path))]
 

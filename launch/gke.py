@@ -7,8 +7,8 @@ import secrets
 import string
 
 from bert_jax import errors
-from launch import archive, chips, queued, start
-from launch.plan import check_run
+from launch import archive, queued, start
+from launch.plan import CHIPS, check_run, parse_topology
 from launch.world import World
 
 _TEMPLATE = os.path.join(os.path.dirname(__file__), 'jobset.yaml')
@@ -18,8 +18,8 @@ _SPOT, _TPU = 'cloud.google.com/gke-spot', 'cloud.google.com/gke-tpu-'
 def make_manifest(world: World, given: argparse.Namespace) -> str:
   """Returns the JobSet, below the commands that make and delete its nodes."""
   check_run(given)
-  topology = chips.parse(given.topology, given.slices)
-  names, n = chips.CHIPS[topology.chip.name], topology.chips // topology.hosts
+  topology = parse_topology(given.topology, given.slices)
+  names, n = CHIPS[topology.chip.name], topology.chips // topology.hosts
   if n not in names.sizes:
     raise errors.UserError(f'GKE does not offer --topology={topology.name}.')
   launch, seconds = f'gke-{secrets.token_hex(4)}', int(given.max_hours * 3600)
@@ -54,20 +54,19 @@ def make_manifest(world: World, given: argparse.Namespace) -> str:
   place += f' --num-nodes=0 --enable-autoscaling --max-nodes={hosts}'
   place += f' --machine-type={names.machine}-{n}t --disk-type={names.disk}'
   place += f' --node-locations=ZONE{" --spot" * given.spot}'
-  pools = [f'{given.name}-{i}' for i in range(topology.slices)]
-  pool_act = (
-    '# gcloud container node-pools {} {} --cluster=CLUSTER --location=REGION'
-  )
-  lines += [f'{pool_act.format("create", pool)} {place}' for pool in pools]
-  lines += ['# When the run has ended; "kubectl get nodes" shows what costs:']
-  lines += [pool_act.format('delete', pool) for pool in pools]
+  ended = '# When the run has ended; "kubectl get nodes" shows what costs:\n'
+  for act, text, more in (('create', '', place), ('delete', ended, '')):
+    lines += [
+      f'{text * (not i)}# gcloud container node-pools {act} {given.name}-{i} '
+      f'--cluster=CLUSTER --location=REGION {more}'
+      for i in range(topology.slices)
+    ]
   return '\n'.join([*lines, filled])
 
 
 def run(world: World, given: argparse.Namespace) -> int:
   """Prints the manifest."""
   path, given.config = given.config, archive.check_config(given.config)
-  text = make_manifest(world, given)
   start.check_config(world, path, given.overrides)
-  print(text, end='')
+  print(make_manifest(world, given), end='')
   return 0

@@ -1,14 +1,14 @@
-"""What is to run, where, and what it may cost."""
+"""What is to run, where, and what it may cost; names of chips in Google's APIs."""
 
 import argparse
 import dataclasses
 import math
 import re
+from typing import NamedTuple
 
 from bert_jax import errors
 from bert_jax.hardware import accelerators
 from bert_jax.hardware.chips import USD_PER_CHIP_HOUR
-from launch import chips
 
 _NAME = re.compile(r'[a-z]([a-z0-9-]{0,38}[a-z0-9])?')
 _ZONE = re.compile(r'[a-z]+-[a-z]+\d+-(ai\d+)?[a-z]')
@@ -18,6 +18,36 @@ _WORKDIR = re.compile(r'gs://[a-z0-9][a-z0-9._-]+(/[A-Za-z0-9._=-]+)+')
 _RESERVED = 'zone|project|label|node-|async|metadata|accelerator|runtime|format'
 _ALLOWED = re.compile(rf'--(?!{_RESERVED}|quiet|flags-file)[a-z]')
 _MODELS = ('spot', 'flex_start', 'reserved')
+# A region has eight external addresses by default; more hosts get internal ones.
+_MAX_ADDRESSES = 8
+
+
+class Names(NamedTuple):
+  """Names of a type of TPU."""
+
+  runtime: str | None  # image of queued resources; None if there are none
+  gke: str = ''  # node selector gke-tpu-accelerator
+  machine: str = ''  # of GKE's nodes, without '-4t' for four chips
+  sizes: tuple[int, ...] = ()  # chips per node
+  disk: str = 'pd-balanced'  # boot disk of the nodes; GKE chooses their image
+
+
+_UBUNTU, _HYPER, _ALL = 'tpu-ubuntu2204-base', 'hyperdisk-balanced', (1, 4, 8)
+_LITE = 'v2-alpha-tpuv5-lite', 'tpu-v5-lite-podslice'
+_V6E = 'v2-alpha-tpuv6e', 'tpu-v6e-slice'
+# Runtimes: Google Cloud's page "TPU software versions". Selectors and machines:
+# "Plan TPUs in GKE". Disks, and that TPU7x has no runtime in the Cloud TPU API
+# but an image family of its own (ubuntu-accel-2404-amd64-tpu-tpu7x) on Compute
+# Engine: constants and runbooks of public projects, which agree. 2026-11-22.
+CHIPS = {
+  'v2': Names(_UBUNTU),
+  'v3': Names(_UBUNTU),
+  'v4': Names(_UBUNTU, 'tpu-v4-podslice', 'ct4p-hightpu', (4,)),
+  'v5e': Names(*_LITE, 'ct5lp-hightpu', _ALL),
+  'v5p': Names('v2-alpha-tpuv5', 'tpu-v5p-slice', 'ct5p-hightpu', (4,)),
+  'v6e': Names(*_V6E, 'ct6e-standard', _ALL, _HYPER),
+  'tpu7x': Names(None, 'tpu7x', 'tpu7x-standard', (1, 4), _HYPER),
+}
 
 
 @dataclasses.dataclass
@@ -32,20 +62,29 @@ class Plan:
   slices: int
   zones: list[str]  # where to ask for hosts, in this order
   model: str  # 'on demand' or one of _MODELS
-  network: list[str]  # more arguments of the request
+  more: list[str]  # further arguments of the request
   account: str | None  # the hosts'; None is the project's default
   price: float | None  # US dollars per chip and hour; None if unknown
   hours: float  # of rent, after which the run is stopped
+  project: str = ''  # Google Cloud's
 
   @property
   def topology(self) -> accelerators.Topology:
-    return chips.parse(self.slice, self.slices)
+    return parse_topology(self.slice, self.slices)
 
   def price_of(self, hours: float, before: str = ', ') -> str:
     """Returns `before` and the rent of all chips; '' if it is not known."""
     if self.price is None:
       return ''
     return f'{before}${self.price * self.topology.chips * hours:,.2f}'
+
+
+def parse_topology(text: str, slices: int) -> accelerators.Topology:
+  """Reads --topology, see `bert_jax.hardware.accelerators.parse`."""
+  topology = accelerators.parse(text, slices)
+  if not topology.is_tpu:
+    raise errors.UserError(f'--topology={text} is not a slice of TPUs.')
+  return topology
 
 
 def make_plan(given: argparse.Namespace) -> Plan:
@@ -55,37 +94,35 @@ def make_plan(given: argparse.Namespace) -> Plan:
   for zone in zones:
     if not _ZONE.fullmatch(zone):
       raise errors.UserError(f'--zone={zone} is not a zone such as us-east5-b.')
-  topology = chips.parse(given.topology, given.slices)
-  chips.check_queued(topology)
+  topology = parse_topology(given.topology, given.slices)
+  chip, more = topology.chip.name, list(given.gcloud_arg)
+  if CHIPS[chip].runtime is None:
+    raise errors.UserError(f'{chip} is on GKE alone: see docs/launch.md#gke')
+  if accelerators.cloud_name(topology) is None:
+    raise errors.UserError(
+      f'--topology={topology.name} has no accelerator type, such as v4-32.'
+    )
   models = [model for model in _MODELS if getattr(given, model)]
   if len(models) > 1:
     raise errors.UserError(f'give one of --{" and --".join(models)}.')
-  price, hours = given.price, given.max_hours
-  price = price or USD_PER_CHIP_HOUR.get(topology.chip.name)
-  if given.max_usd is not None:
-    if price is None:
-      chip = topology.chip.name
-      raise errors.UserError(f'--max_usd needs --price: {chip} is in no list.')
-    hours = min(hours, given.max_usd / (price * topology.chips))
-  return Plan(
-    *(given.name, given.config, given.overrides, given.workdir),
-    *(topology.name, given.slices, zones),
-    *(models[0] if models else 'on demand', _list_network(given, topology)),
-    *(given.service_account, price, hours),
-  )
-
-
-def _list_network(given, topology) -> list[str]:
-  for text in given.gcloud_arg:
+  for text in more:
     if not _ALLOWED.match(text):
       raise errors.UserError(
         f'--gcloud_arg={text} must be an argument of "gcloud compute tpus '
         'queued-resources create" that the launcher does not give itself.'
       )
-  inside = given.internal_ips or topology.hosts > chips.MAX_ADDRESSES
-  named = {'network': given.network, 'subnetwork': given.subnetwork}
-  words = [f'--{name}={value}' for name, value in named.items() if value]
-  return [*words, *(['--internal-ips'] if inside else []), *given.gcloud_arg]
+  if topology.hosts > _MAX_ADDRESSES and '--internal-ips' not in more:
+    more.append('--internal-ips')
+  price, hours = given.price or USD_PER_CHIP_HOUR.get(chip), given.max_hours
+  if given.max_usd is not None:
+    if price is None:
+      raise errors.UserError(f'--max_usd needs --price: {chip} is in no list.')
+    hours = min(hours, given.max_usd / (price * topology.chips))
+  return Plan(
+    *(given.name, given.config, given.overrides, given.workdir),
+    *(topology.name, given.slices, zones, *(models or ['on demand']), more),
+    *(given.service_account, price, hours),
+  )
 
 
 def check_run(given: argparse.Namespace):
@@ -95,7 +132,7 @@ def check_run(given: argparse.Namespace):
   if not _WORKDIR.fullmatch(given.workdir) or '..' in given.workdir:
     raise errors.UserError(
       f'--workdir={given.workdir!r} must be gs://BUCKET/FOLDER, of letters, '
-      'digits and . _ = -, which all hosts can reach and which survives them.'
+      'digits and . _ = -'
     )
   for text in (given.config, *given.overrides):
     if '..' in text or '*' in text or not text.isprintable():
@@ -103,8 +140,7 @@ def check_run(given: argparse.Namespace):
   for text in given.overrides:
     if not text.startswith('--config.'):
       raise errors.UserError(
-        f'{text} is not an argument; give fields of the config as '
-        '--config.field=value, and see --help.'
+        f'{text} is not an argument; fields are --config.field=value; see --help.'
       )
   for name in ('max_hours', 'max_usd', 'price'):
     value = getattr(given, name, None)

@@ -1,14 +1,14 @@
 """Decides what to do next: a pure function of what was done and what is seen.
 
-In every state, nothing is created while anything of the launch exists, nothing
-is deleted while it is provisioning (the API cannot), and once there is a reason
-to end, nothing is created any more. All times are those of the bucket's clock.
+Nothing is created while anything of the launch exists or once there is a reason to
+end; nothing is deleted while it is provisioning (the API cannot). All times are
+those of the bucket's clock.
 """
 
 import dataclasses
 from typing import NamedTuple
 
-from launch import failures, queued
+from launch import queued
 
 ABSENT = 'absent'  # besides the states in `queued`
 # Of hosts that have not run yet.
@@ -67,8 +67,7 @@ class Ledger:
   reason: str = ''  # why the launch ends
   detail: str = ''  # more about that
   sha256: str = ''  # of the archive of the code
-  project: str = ''  # Google Cloud's
-  plan: dict = dataclasses.field(default_factory=dict)  # see plan.pack
+  plan: dict = dataclasses.field(default_factory=dict)  # see plan.Plan
 
 
 def decide(
@@ -159,7 +158,7 @@ def _count_mute(ledger, seen):
 
 def refuse(ledger: Ledger, message: str, zones: tuple[str, ...]):
   """Notes that hosts were not given, with what is told of it."""
-  if advice := failures.find_structural(message):
+  if advice := queued.find_structural(message):
     ledger.reason, ledger.detail = STRUCTURAL, advice
   ledger.zone = (ledger.zone + 1) % len(zones)
   ledger.refusals += 1

@@ -4,57 +4,99 @@ All that is remembered is in the ledger: a look may fail, or be the last for day
 and the next goes on. Two at a time do no harm: the second to write does nothing.
 """
 
-import os
+import json
 import re
-import sys
+import tempfile
 import time
+from typing import Any
 
 from bert_jax import errors
-from launch import bucket, queued, records, supervisor
+from launch import queued, supervisor
 from launch.plan import Plan
-from launch.world import Unknown, World, find_base, say, shorten, warn
+from launch.supervisor import Ledger
+from launch.world import Answer, Unknown, World, say, shorten, warn
 
-WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'worker.sh')
+_FIELDS = Ledger.__annotations__
+_TYPES = _FIELDS | {k: (int, float) for k, v in _FIELDS.items() if v is float}
 AGAIN = 75  # exit code: the launch is under way, or could not be looked at
-# What counts if several resources exist: that which costs most.
-_ORDER = (queued.ACTIVE, queued.PROVISIONING, queued.DELETING, queued.WAITING)
-_ORDER += (queued.PREEMPTED, queued.FAILED)
+
+
+def parse(text: str, where: str, **types) -> dict[str, Any]:
+  """Returns a JSON object that has these fields; {} and a warning otherwise."""
+  try:
+    fields = json.loads(text)
+    if all(isinstance(fields[key], kind) for key, kind in types.items()):
+      return fields
+  except (ValueError, LookupError, TypeError, RecursionError):
+    pass
+  warn(f'{where} is damaged, and passed over.')
+  return {}
+
+
+def load(world: World, workdir: str) -> tuple[Ledger, Answer]:
+  """Returns (the ledger, its object); its `job` is '' if there is none sound."""
+  url = f'{workdir}/launch/ledger.json'
+  stored = world.read(url)
+  fields = stored.text is not None and parse(stored.text, url, **_TYPES)
+  known = {key: fields[key] for key in _FIELDS} if fields else {'job': ''}
+  return Ledger(**known), stored
+
+
+def save(world: World, workdir: str, ledger: Ledger, generation: str) -> str:
+  """Writes the ledger, unless somebody has; returns its generation."""
+  data = json.dumps(vars(ledger)).encode()
+  return world.write(f'{workdir}/launch/ledger.json', data, generation)
+
+
+def watch(world: World, workdir: str, once: bool = False) -> int:
+  """Takes looks until a launch has ended, or one; survives all that goes wrong.
+
+  Returns 0 when done, 1 if it ended otherwise, AGAIN if it is under way. Of many
+  looks, only news and logs are printed.
+  """
+  shown = None if once else {}
+  while True:
+    code = AGAIN
+    try:
+      code = take(world, workdir, shown)
+    except errors.UserError:
+      raise
+    except Exception as error:  # whatever it was, hosts may be running
+      warn(f'looking again in a moment: {error!r}')
+    if once or code != AGAIN:
+      return code
+    world.sleep(world.period)
 
 
 def take(world: World, workdir: str, shown: dict | None = None) -> int:
-  """Takes a look and a step; returns 0 when done, 1 if it ended otherwise.
-
-  AGAIN is returned as long as the launch is under way. New lines of logs are
-  printed, if there is a record of what was `shown`.
-  """
-  before, content = records.load(world, workdir)
-  if content.data is None:
-    raise errors.UserError(f'no launch was started in {workdir}: see run.')
+  """Takes a look and a step, see `watch`; `shown` is of `_show_logs`."""
+  before, stored = load(world, workdir)
   if not before.job:
-    raise Unknown(f'{workdir}/launch has no sound ledger; "run" begins another')
+    raise errors.UserError(
+      f'{workdir} has no sound ledger of a launch: see run.'
+    )
   plan = Plan(**before.plan)
-  world.project, zones = before.project, plan.zones
-  logs = bucket.list_objects(world, f'{workdir}/logs')
-  seen, resources = _observe(world, plan, before, logs)
+  world.project, zones = plan.project, plan.zones
+  seen, resources, logs = _observe(world, plan, before)
   limit = plan.hours * 3600
   ledger, action = supervisor.decide(before, seen, zones, limit)
   # Before the act: what could not be written down is not done.
-  generation = records.save(world, workdir, ledger, content.generation)
-  if action != supervisor.WAIT or seen.state != before.state or seen.message:
+  generation = save(world, workdir, ledger, stored.generation)
+  news = (action, seen.state) != (supervisor.WAIT, before.state)
+  if news or seen.message or shown is None:
     line = time.strftime('%H:%M:%S ', time.localtime(seen.now))
-    line += f'hosts: {seen.state}' + (f' in {seen.zone}' if seen.zone else '')
+    line += f'step {seen.step}, hosts: {seen.state} {seen.zone}'.rstrip()
     line += f' ({seen.message[:300]})' if seen.message else ''
     if action == supervisor.CREATE:
       place = zones[ledger.zone]
       line += f'; request {ledger.attempts}: asking for them in {place}'
     say(line + '; deleting them' * (action == supervisor.DELETE))
-  refused = _act(world, plan, ledger, action, resources)
-  if refused:
+  if refused := _act(world, plan, ledger, action, resources):
     say(f'refused: {refused[:300]}')
     supervisor.refuse(ledger, refused, zones)
-    records.save(world, workdir, ledger, generation)
+    save(world, workdir, ledger, generation)
   if shown is not None:
-    show_logs(world, logs, shown)
+    _show_logs(world, logs, shown)
   if action != supervisor.END:
     return AGAIN
   hours = ledger.seconds / 3600
@@ -64,40 +106,32 @@ def take(world: World, workdir: str, shown: dict | None = None) -> int:
   return 0 if ledger.reason == supervisor.DONE else 1
 
 
-def take_all(world: World, workdir: str) -> int:
-  """Takes looks until a launch has ended; survives all that goes wrong."""
-  code, shown = AGAIN, {}
-  while code == AGAIN:
-    try:
-      code = take(world, workdir, shown)
-    except Exception as error:  # whatever it was, hosts may be running
-      warn(f'looking again in a moment: {error!r}')
-    if code == AGAIN:
-      world.sleep(world.period)
-  return code
-
-
-def _observe(world, plan, ledger, logs):
-  """Returns (what the decision needs, the launch's resources).
+def _observe(world, plan, ledger):
+  """Returns (what the decision needs, the launch's resources, logs).
 
   It is Unknown if something could not be looked at where there may be something
   of the launch: what is not known must not be taken for what is not there.
   """
-  resources, silent = queued.find(world, plan.zones)
+  found, silent = queued.find(world)
   for zone, why in silent.items():
-    if zone in ledger.unsettled or len(silent) == len(plan.zones):
+    if zone in ('-', *ledger.unsettled) or {*plan.zones} <= {*silent}:
       raise Unknown(f'{zone}: {why}')
   # Another launch may have the same name: it is not ours to touch.
-  resources = [item for item in resources if item.launch == ledger.job]
-  resources.sort(key=lambda item: _ORDER.index(item.state))
-  state = [(x.state, x.zone, ' '.join(x.message.split())) for x in resources]
-  heard = [item.time for item in logs if item.url.endswith('/host-0.log')]
-  folder = f'{plan.workdir}/launch/{ledger.job}'
-  end = bucket.read(world, f'{folder}/end')
+  found = [item for item in found if item.launch == ledger.job]
+  # Of several, that which costs most counts.
+  found.sort(key=lambda item: queued.ORDER.index(item.state))
+  states = [(x.state, x.zone, ' '.join(x.message.split())) for x in found]
+  # After the state: hosts that are gone wrote their last word before this.
+  logs = world.list_folder(f'{plan.workdir}/logs')
+  heard = [at for url, _, at in logs if url.endswith('/host-0.log')]
+  folder, url = (
+    f'{plan.workdir}/launch/{ledger.job}',
+    f'{plan.workdir}/status.json',
+  )
+  step = parse(world.read(url).text or '{"step": 0}', url, step=int)
+  end = world.read(f'{folder}/end')
   if end.text is None:  # by hosts of this request, see worker.sh
-    end = bucket.read(world, f'{folder}/crashed-{ledger.attempts}')
-  if end.now is None:
-    raise Unknown(f'{plan.workdir}: the answer does not tell the time')
+    end = world.read(f'{folder}/crashed-{ledger.attempts}')
   reason, detail = None, ''
   if end.text is not None:  # what a host or a user wrote
     first, _, detail = end.text.partition('\n')
@@ -105,11 +139,11 @@ def _observe(world, plan, ledger, logs):
     if reason not in supervisor.WRITTEN:
       detail, reason = f'unreadable: {first[:200]!r}', supervisor.MISTAKEN
   seen = supervisor.Seen(
-    *(end.now, *(state or [(supervisor.ABSENT, '', '')])[0]),
-    *(reason, detail.strip(), heard[0] if heard else None),
-    *(_read_step(world, plan.workdir), tuple(silent)),
+    *(end.now, *[*states, (supervisor.ABSENT, '', '')][0]),
+    *(reason, detail.strip(), *(heard or [None])),
+    *(step.get('step', 0), tuple(silent)),
   )
-  return seen, resources
+  return seen, found, logs
 
 
 def _act(world, plan, ledger, action, resources) -> str:
@@ -121,52 +155,24 @@ def _act(world, plan, ledger, action, resources) -> str:
       warn(f'not deleted yet: {item.name} in {item.zone}')
   if action != supervisor.CREATE:
     return ''
-  argv, _ = prepare_request(world, plan, ledger)
-  result = world.run([*argv, f'--project={world.project}'])
+  with tempfile.NamedTemporaryFile('w', encoding='utf-8') as file:
+    argv, job = queued.prepare(world, plan, ledger, file.name)
+    file.write(job)
+    file.flush()
+    result = world.run(argv)
   return shorten(result.err) if result.code else ''
 
 
-def prepare_request(
-  world: World, plan: Plan, ledger: supervisor.Ledger
-) -> tuple[list[str], str]:
-  """Returns the command that asks for hosts, and the path of their job."""
-  zone, seconds = plan.zones[ledger.zone], plan.hours * 3600 - ledger.seconds
-  name = queued.name_resource(plan, ledger.job)
-  place = f'v2/projects/{world.project}/locations/{zone}/queuedResources/{name}'
-  text = queued.render_job(
-    *(world, plan, ledger.job, plan.topology, seconds),
-    attempt=str(ledger.attempts),
-    archive=f'launch/code-{ledger.sha256}.tar.gz',
-    sha256=ledger.sha256,
-    python='{}.{}'.format(*sys.version_info),
-    delete=f'{find_base(world, "tpu")}{place}?force=true',
-  )
-  os.makedirs(records.folder(), exist_ok=True)
-  # One per run: several launchers may work at a time.
-  path = os.path.join(records.folder(), f'{plan.name}.job')
-  with open(path, 'w', encoding='utf-8') as file:
-    file.write(text)
-  return queued.create(plan, ledger.job, zone, (WORKER, path), seconds), path
-
-
-def _read_step(world, workdir) -> int:
-  """Returns the step that the run says it has reached."""
-  url = f'{workdir}/status.json'
-  text = bucket.read(world, url).text
-  return records.parse(text or '{"step": 0}', url, step=int).get('step', 0)
-
-
-def show_logs(world: World, logs: list[bucket.Object], shown, worker=None):
-  """Prints new lines of one host, or of all, behind `[worker N]`.
+def _show_logs(world, logs, shown):
+  """Prints new lines of all hosts, behind `[worker N]`.
 
   `shown` is {URL: bytes that were printed}.
   """
   for url, size, _ in logs:
-    host = re.search(r'-(\d+)\.log$', url)
-    if not host or worker not in (None, int(host[1])):
+    host, known = re.search(r'-(\d+)\.log$', url), shown.get(url, 0)
+    if not host or size <= known:
       continue
-    known = shown.get(url, 0)
-    data = size > known and bucket.read(world, url, known).data or b''
+    data = world.read(url, known).data or b''
     # The rest of a line that is being written is printed with the next one.
     whole = data[: data.rfind(b'\n') + 1]
     shown[url] = known + len(whole)

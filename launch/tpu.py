@@ -7,32 +7,20 @@ docs/launch.md leads there from an empty Google Cloud project.
 """
 
 import argparse
+import contextlib
 import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from bert_jax import errors
-from launch import archive, control, gke, start
-from launch.world import Unknown, World, warn
+from launch import archive, gke, queued, start, tick
+from launch.world import Changed, Unknown, World, say, warn
 
 # Seconds between two looks; shorter in rehearsals.
 _PERIOD = 'BERT_JAX_LAUNCH_PERIOD'
-_RUNS = {
-  'run': (start.run, 'start a run on Cloud TPU, or go on with it'),
-  'gke': (gke.run, 'print a JobSet for a GKE cluster with TPUs'),
-}
-_LOOKS = {
-  'status': (control.show_status, 'how far a run is'),
-  'logs': (control.show_logs, 'what its hosts print'),
-  'stop': (control.stop, 'save a checkpoint, then give the hosts back'),
-  'down': (control.down, 'delete everything now; fails while anything is left'),
-  'ls': (control.show_all, 'list all that is rented, in all zones'),
-}
-_OTHERS = {
-  'tick': (control.look_once, 'look once, do what is next; 75: look again'),
-  'archive': (archive.run, 'write what launch/Dockerfile is built from'),
-}
+_DOWN_LOOKS = 60  # until `down` gives up what is being deleted or cannot be yet
+_SILENT_LOOKS = 4  # at zones that do not answer, before it takes their word
 # {argument: (its type, its default or ... if it must be given, what it is)}.
 _VALUES = {
   'name': (str, ..., 'of the run and of its resources'),
@@ -49,18 +37,127 @@ _GKE_VALUES = {
 }
 _RUN_VALUES = {
   'zone': (str, ..., 'zones in order: us-east5-b,europe-west4-b'),
-  'network': (str, None, "of the hosts; default: 'default'"),
-  'subnetwork': (str, None, 'of the hosts'),
   'max_usd': (float, None, 'stop when the rent, by --price, is so many USD'),
   'price': (float, None, 'US dollars per chip and hour; default: a dated list'),
 }
-_RUN_SWITCHES = {
+_SWITCHES = {
+  'spot': 'hosts that may be taken away',
   'flex_start': 'rent hosts that Google ends half an hour after the limit',
   'reserved': 'use a reservation',
-  'internal_ips': 'give the hosts no external addresses',
   'no_preflight': 'do not compile the run first: fit and time are not known',
   'yes': 'rent without asking',
   'dry_run': 'print the request instead of sending it',
+}
+
+
+def _look(world, target) -> tuple[list[queued.Resource], dict[str, str]]:
+  """Returns (what there is of a target or in all, {zone: why it did not answer}).
+
+  A target is a working directory, a name of resources, or None for all.
+  """
+  try:
+    world.choose_project()
+    resources, silent = queued.find(world)
+  except Unknown as error:
+    return [], {'gcloud': str(error)}
+  names = lambda x: (None, x.name, x.read('workdir'))  # noqa: E731
+  return [item for item in resources if target in names(item)], silent
+
+
+def show_all(world: World, given: argparse.Namespace) -> int:
+  """Lists all resources; returns 1 if a zone did not answer."""
+  resources, silent = _look(world, None)
+  if not resources and not silent:
+    say('nothing is rented.')
+  for item in resources:
+    line = f'{item.run:20} {item.state:13} {item.zone:18} {item.name} '
+    say(f'{line}{item.read("workdir") or ""} {item.message}'.rstrip())
+  return _warn_silent(silent)
+
+
+def _warn_silent(silent) -> int:
+  for zone, why in silent.items():
+    warn(f'{zone} could not be asked what is there: {why}')
+  return 1 if silent else 0
+
+
+def stop(world: World, given: argparse.Namespace) -> int:
+  """Asks the hosts to save a checkpoint and to delete themselves."""
+  if not _end_stored(world, given.target):
+    raise errors.UserError(f'no launch is under way in {given.target}: see ls.')
+  say('a checkpoint is saved within minutes, then the hosts go: see ls.')
+  return 0
+
+
+def _end_stored(world, workdir) -> bool:
+  """Ends the launch that the ledger is of; returns whether there is one."""
+  ledger, _ = tick.load(world, workdir)
+  if not ledger.job or ledger.reason:
+    return False
+  world.project = ledger.plan.get('project', '')
+  return _end(world, workdir, ledger.job)
+
+
+def _end(world, workdir, launch) -> bool:
+  """Writes that a launch ends: nobody asks for more hosts then."""
+  with contextlib.suppress(Changed):  # it ends already
+    world.write(f'{workdir}/launch/{launch}/end', b'reason=stopped\n', '0')
+  return True
+
+
+def down(world: World, given: argparse.Namespace) -> int:
+  """Deletes everything of a run or resource, or all, by the label alone.
+
+  Returns 0 if nothing is left, 1 if something is or a zone does not say.
+  """
+  if bool(given.target) == given.all:
+    raise errors.UserError('give either a run or --all.')
+  told, left = set(), _SILENT_LOOKS
+  if given.target and given.target.startswith('gs://'):
+    _try_to_end(_end_stored, world, given.target)
+  for _ in range(_DOWN_LOOKS):
+    resources, silent = _look(world, given.target)
+    left = left - 1 if silent else _SILENT_LOOKS
+    if not resources and (left == 0 or not silent):
+      break
+    for item in resources:
+      if item.launch not in told:
+        told.add(item.launch)
+        _try_to_end(_end, world, item.read('workdir'), item.launch)
+      if item.state not in queued.FIXED:
+        say(f'deleting {item.name} in {item.zone}')
+        queued.delete(world, item)
+      elif item.name not in told:
+        told.add(item.name)
+        say(f'{item.name} is {item.state} and cannot be deleted yet')
+    world.sleep(world.period)
+  for item in resources:
+    warn(f'STILL THERE, AND COSTING: {item.name} in {item.zone}')
+  if not _warn_silent(silent) and not resources:
+    say('nothing is left.')
+    return 0
+  warn('run this command again until nothing is left.')
+  return 1
+
+
+def _try_to_end(function, *arguments):
+  try:  # a courtesy, which must not stop the brake
+    function(*arguments)
+  except Exception as error:
+    warn(f'{error!r}: what watches the run may ask for more hosts: end it.')
+
+
+_COMMANDS = {
+  'run': (start.run, 'start a run on Cloud TPU, or go on with it'),
+  'gke': (gke.run, 'print a JobSet for a GKE cluster with TPUs'),
+  'tick': (
+    lambda world, given: tick.watch(world, given.target, once=True),
+    'say how far a run is, do what is next; 75: look again',
+  ),
+  'stop': (stop, 'save a checkpoint, then give the hosts back'),
+  'down': (down, 'delete everything now; fails while anything is left'),
+  'ls': (show_all, 'list all that is rented, in all zones'),
+  'archive': (archive.run, 'write what launch/Dockerfile is built from'),
 }
 
 
@@ -69,30 +166,24 @@ def make_parser() -> argparse.ArgumentParser:
   raw = argparse.RawDescriptionHelpFormatter
   parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
   acts = parser.add_subparsers(dest='act', required=True, metavar='COMMAND')
-  for act, (function, text) in (_RUNS | _LOOKS | _OTHERS).items():
+  for act, (function, text) in _COMMANDS.items():
     made = acts.add_parser(act, help=text, description=text, allow_abbrev=False)
-    made.set_defaults(function=function, name=None, workdir=None)
-    add, switches = made.add_argument, {}
-    if act in _RUNS:
-      more = _RUN_VALUES if act == 'run' else _GKE_VALUES
-      for name, (kind, value, text) in (_VALUES | more).items():
-        needed = {'required': True} if value is ... else {'default': value}
-        add(f'--{name}', type=kind, help=text, **needed)
-      switches = {'spot': 'hosts that may be taken away'}
-    elif act not in ('ls', 'archive'):
-      add(
-        'name', help='--name of the run', nargs='?' if act == 'down' else None
-      )
-      add('--workdir', help='of the run, if it was started on another machine')
-    if act == 'run':
+    made.set_defaults(function=function, target=None)
+    add, values, switches = made.add_argument, {}, {}
+    if act == 'gke':
+      values, switches = _VALUES | _GKE_VALUES, {'spot': _SWITCHES['spot']}
+    elif act == 'run':
+      values, switches = _VALUES | _RUN_VALUES, _SWITCHES
       text = 'a further argument of "queued-resources create"; repeatable'
       add('--gcloud_arg', action='append', default=[], help=text)
-      switches |= _RUN_SWITCHES
-    if act == 'logs':
-      add('--worker', type=int, help='only this host')
-      add('-f', '--follow', action='store_true', help='go on')
-    if act == 'down':
+    elif act == 'down':
+      add('target', nargs='?', help='as for stop, or a name that ls shows')
       switches = {'all': 'of all runs'}
+    elif act not in ('ls', 'archive'):
+      add('target', metavar='WORKDIR', help='gs://BUCKET/FOLDER of the run')
+    for name, (kind, value, text) in values.items():
+      needed = {'required': True} if value is ... else {'default': value}
+      add(f'--{name}', type=kind, help=text, **needed)
     for name, text in switches.items():
       add(f'--{name}', action='store_true', help=text)
   return parser
@@ -101,12 +192,10 @@ def make_parser() -> argparse.ArgumentParser:
 def main(argv: list[str], world: World | None = None) -> int:
   """Runs the command in the world, for which tests give a stand-in."""
   given, given.overrides = make_parser().parse_known_args(argv)
-  if given.overrides and given.act not in _RUNS:
+  if given.overrides and given.act not in ('run', 'gke'):
     word = given.overrides[0]
     raise errors.UserError(f'{word} is not an argument; see --help.')
   world = world or World(period=float(os.environ.get(_PERIOD, World.period)))
-  if given.act in _LOOKS:
-    control.enter(world, given)
   return given.function(world, given)
 
 

@@ -2,9 +2,9 @@
 # What each host of a run does: as the startup script of a TPU VM, or in a pod
 # (BERT_JAX_JOB is its job, and its image has the code). Needs curl and pip.
 #
-# Installs the code, trains, uploads its log every minute, starts again what may
-# be started again. When the run is done, failed or out of time, every host
-# deletes the resource that it is part of, host 0 first, as long as it exists.
+# Installs the code, trains, uploads its log, starts again what may be. When the
+# run is done, failed or out of time, every host deletes the resource that it is
+# part of, host 0 first, as long as it exists.
 set -uo pipefail
 
 home=${BERT_JAX_HOME:-/var/lib/bert_jax}
@@ -17,14 +17,12 @@ metadata=http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v
 pause() { local n && for ((n = 0; n < $1; n++)); do sleep "$tick"; done; }
 say() { echo "$(date --utc +%H:%M:%S) worker.sh: $*" >>"$log"; }
 
-# Prints what the metadata server knows of this host.
-get_metadata() {
+get_metadata() { # of this host
   curl --silent --fail --max-time 5 --header 'Metadata-Flavor: Google' \
-    "$metadata/instance/$1" "${@:2}"
+    "$metadata/instance/$1"
 }
 
-# Prints an attribute of this host, which may come late.
-await() {
+await() { # prints an attribute of this host, which may come late
   local n
   for ((n = 0; n < 10 * minute; n++)); do
     get_metadata "attributes/$1" && return
@@ -85,8 +83,7 @@ put() { # FILE OBJECT [CONDITION]
   request POST "$url" --header 'Content-Type: text/plain' --data-binary "@$1"
 }
 
-# The time after which the run stops, for all hosts of this request.
-set_deadline() {
+set_deadline() { # for all hosts of this request
   local name=launch/${job[launch]}/deadline-${job[attempt]:-0}
   echo $(($(date +%s) + job[seconds])) >"$folder/deadline"
   put "$folder/deadline" "$name" '&ifGenerationMatch=0'
@@ -94,8 +91,7 @@ set_deadline() {
   [[ $deadline =~ ^[0-9]+$ ]] || deadline=$(<"$folder/deadline")
 }
 
-# Starts another unit that deletes the resource if this script is dead by then.
-schedule_deletion() {
+schedule_deletion() { # by another unit, if this script is dead by then
   {
     declare -p metadata answer log
     declare -f get_metadata request
@@ -106,8 +102,7 @@ schedule_deletion() {
     say 'there is no second unit to delete this resource'
 }
 
-# Whether host 0 was started few times since the last step forward.
-count_start() {
+count_start() { # fails if host 0 was started often since a step forward
   local name=launch/${job[launch]}/starts count=0 before='' step
   step=$(get_step)
   read -r count before < <(get "$name")
@@ -118,9 +113,7 @@ count_start() {
   ((10#$count < starts))
 }
 
-# Installs the versions that the archive names, with a pinned uv and the Python
-# of whoever started the run.
-install_code() {
+install_code() { # in the versions that came with it, by a pinned uv
   local uv=$code/uv/bin/uv fixed=$code/tree/constraints.txt
   rm -rf "$code"
   mkdir -p "$code/tree"
@@ -135,8 +128,7 @@ install_code() {
       --editable="$code/tree[tpu,gcs]" && touch "$code/ready"
 }
 
-# Also when there is nothing new: that is host 0's sign of life.
-upload_log() { put "$log" "logs/host-$number.log"; }
+upload_log() { put "$log" "logs/host-$number.log"; } # host 0's sign of life
 
 # Prints the reason to end that any host, or a user, has written, or that there is
 # no time left. One for which others may be tried is of the hosts of one request.
@@ -146,14 +138,13 @@ get_end() {
     sed -n '1s/^reason=//p'
 }
 
-# Prints the step that the run has reached, or 0; progress resets the retries.
-get_step() {
+get_step() { # prints the step that the run has reached, or 0
   local find='s/.*"step": *\([0-9]\{1,9\}\).*/\1/p'
   echo "$((10#0$(get status.json | sed -n "$find" | head -n 1)))"
 }
 
-# Runs the program once and returns its exit code, or fails if it cannot be
-# installed; looks up every minute. Sets $told if the launch ends.
+# Runs the program once and returns its exit code; looks up every minute. Sets
+# $told if the launch ends.
 train() {
   local n=0 late=0 result
   [[ -e $code/ready ]] || install_code >>"$log" 2>&1 ||
@@ -165,10 +156,11 @@ train() {
   while kill -0 "$main" 2>/dev/null; do
     sleep "$tick"
     [[ $(get_metadata preempted) == TRUE ]] && leave
-    ((++n % minute)) || upload_log
+    ((++n % minute == 0)) || continue
+    upload_log
     if [[ -n $told ]]; then # a run that does not end in ten minutes will not
-      ((++late < 10 * minute)) || kill -KILL -- "-$main"
-    elif ((n % minute == 0)) && told=$(get_end) && [[ -n $told ]]; then
+      ((++late < 10)) || kill -KILL -- "-$main"
+    elif told=$(get_end) && [[ -n $told ]]; then
       say "the launch ends ($told): saving a checkpoint"
       kill -TERM "$main"
     fi
@@ -180,17 +172,13 @@ train() {
   return "$result"
 }
 
-# A host that is about to be taken away is told so by its metadata, and by
-# SIGTERM, perhaps too late.
-leave() {
+leave() { # this host is told by its metadata, and by SIGTERM, perhaps too late
   [[ -z ${main:-} ]] || { kill -TERM "$main" 2>/dev/null && wait "$main"; }
   say 'this host is being taken away' && upload_log
   exit 143
 }
 
-# Writes why the launch ends, unless somebody has, and tries for ten minutes;
-# then deletes.
-finish() {
+finish() { # REASON [EXIT CODE]: writes it, unless somebody has; then deletes
   local n end=launch/${job[launch]}/end
   [[ $1 == crashed ]] && end=$crashed
   say "ending: $1"
@@ -205,11 +193,8 @@ finish() {
     pause "$minute"
   done
   upload_log
-  if [[ -z ${job[delete]:-} ]]; then # a pod
-    sleep 1 # for kubectl logs
-    [[ $1 == 'done' ]]
-    exit
-  fi
+  # A pod just ends, after a second for kubectl logs.
+  [[ -n ${job[delete]:-} ]] || { sleep 1 && [[ $1 == 'done' ]] && exit; exit 1; }
   # In case that the hosts before this one are dead.
   pause $((5 * minute * number))
   # A deletion may fail after it was accepted; one that succeeds ends this host.
@@ -220,8 +205,7 @@ finish() {
   done
 }
 
-# Trains until there is nothing to do; never returns.
-work() {
+work() { # trains until there is nothing to do; never returns
   local result step last=0 failures=0
   while :; do
     told=$(get_end)
@@ -250,37 +234,27 @@ work() {
 }
 
 main() {
-  local n
   export HOME=${HOME:-/root} # startup scripts have none, and pip wants one
   mkdir -p "$home"
-  read_job < <(echo "${BERT_JAX_JOB:-$(await bert-jax-job)}") || {
-    echo 'worker.sh: there is no job in the metadata of this host.' >&2
-    exit 1
-  }
-  folder=$home/${job[name]} told='' tree=$PWD python=python3
+  read_job < <(echo "${BERT_JAX_JOB:-$(await bert-jax-job)}") ||
+    { echo 'worker.sh: this host was told no job.' >&2 && exit 1; }
+  folder=$home/${job[name]} told=''
   log=$folder/host.log answer=$folder/answer code=$folder/${job[sha256]:-}
+  tree=$code/tree python=$code/env/bin/python
   mkdir -p "$code" && touch "$log"
+  # A pod's image has it.
+  [[ -n ${job[archive]:-} ]] || { tree=$PWD python=python3 && touch "$code/ready"; }
   # The serial console, or kubectl logs, says it when the bucket cannot.
   tail --lines=0 --follow --pid=$$ "$log" &
   trap leave TERM
   set_number || { say 'this host was not told its number' && finish 'failed'; }
-  # The log of the hosts before this one goes on; the network may come late.
-  if [[ ! -s $log ]]; then
-    for ((n = 0; n < minute; n++)); do
-      get "logs/host-$number.log" >"$log" || [[ $status == 404 ]] && break
-      pause 1
-    done
-  fi
+  # The log of the host before this one goes on.
+  [[ -s $log ]] || get "logs/host-$number.log" --retry 5 >"$log"
   crashed=launch/${job[launch]}/crashed-${job[attempt]:-0}
   set_deadline
   [[ -z ${job[delete]:-} ]] || schedule_deletion
   say "host $number of run ${job[name]}, launch ${job[launch]}" && upload_log
   [[ $number != 0 ]] || count_start || finish 'crashed'
-  if [[ -n ${job[archive]:-} ]]; then
-    tree=$code/tree python=$code/env/bin/python
-  else # a pod's image has it
-    touch "$code/ready"
-  fi
   work
 }
 

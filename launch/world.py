@@ -6,12 +6,11 @@ lists name the zones that did not answer, which gcloud does not show.
 
 import contextlib
 import dataclasses
+import datetime
 import email.utils
-import functools
 import http.client
 import json
 import re
-import ssl
 import subprocess
 import sys
 import time
@@ -25,7 +24,7 @@ from bert_jax import errors
 
 _PAUSES = (2, 5, 10, 20)  # seconds between the tries of a request
 _ODD = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
-_PASSING = (0, 408, 429, 500, 502, 503, 504)  # faults; 0 is no answer
+_PASSING = (0, 401, 408, 429, 500, 502, 503, 504)  # faults; 0 is no answer
 
 
 class Result(NamedTuple):
@@ -44,17 +43,30 @@ class Answer(NamedTuple):
   headers: dict[str, str] = {}  # names in lower case
 
   @property
-  def now(self) -> float | None:
-    """Returns the server's time, seconds since 1970; None if it tells none."""
-    try:
-      told = email.utils.parsedate_to_datetime(self.headers.get('date', ''))
+  def now(self) -> float:
+    """Returns the server's time, seconds since 1970."""
+    with reading('a Date'):
+      told = email.utils.parsedate_to_datetime(self.headers['date'])
       return told.timestamp()
-    except (ValueError, OverflowError):
-      return None
+
+  @property
+  def text(self) -> str | None:
+    """Returns the text of an object; None if there is none."""
+    return None if self.code == 404 else self.data.decode(errors='replace')
+
+  @property
+  def generation(self) -> str:
+    """Returns what changes with each write of an object; '0' of none."""
+    with reading('a generation'):
+      return '0' if self.code == 404 else self.headers['x-goog-generation']
 
 
 class Unknown(Exception):
   """What was asked for is not known, since there was no usable answer."""
+
+
+class Changed(Unknown):
+  """An object is no longer the one that was read: another command wrote it."""
 
 
 def execute(argv: list[str], seconds: int = 900) -> Result:
@@ -69,17 +81,12 @@ def execute(argv: list[str], seconds: int = 900) -> Result:
   return Result(done.returncode, done.stdout, done.stderr)
 
 
-# Reading the certificates takes longer than many requests.
-_trust = functools.cache(lambda path: ssl.create_default_context(cafile=path))
-
-
-def send(method: str, url: str, data, headers: dict, cafile=None) -> Answer:
+def send(method: str, url: str, data, headers: dict) -> Answer:
   """Sends a request once; an answer that breaks off is none."""
   request = urllib_request.Request(url, data, headers, method=method)
   try:
     try:
-      more = {'timeout': 60, 'context': _trust(cafile)}
-      answer = urllib_request.urlopen(request, **more)
+      answer = urllib_request.urlopen(request, timeout=60)
     except urllib_error.HTTPError as error:
       answer = error
     with answer:
@@ -87,92 +94,6 @@ def send(method: str, url: str, data, headers: dict, cafile=None) -> Answer:
       return Answer(answer.status, answer.read(), head)
   except (OSError, ValueError, http.client.HTTPException) as error:
     return Answer(0, (str(error) or repr(error)).encode())
-
-
-@dataclasses.dataclass
-class World:
-  """How a launch acts on the world; replaced by stand-ins in tests."""
-
-  run: Callable[..., Result] = execute
-  send: Callable[..., Answer] = send
-  # This machine's clock may be wrong: it measures waits, and nothing else.
-  now: Callable[[], float] = time.time
-  sleep: Callable[[float], None] = time.sleep
-  period: float = 30.0  # seconds between two looks
-  project: str = ''  # of all commands and requests
-  login: dict = dataclasses.field(default_factory=dict)  # what gcloud said
-
-
-def log_in(world: World):
-  """Asks gcloud for a token and its settings; Unknown if it gives none."""
-  argv = ['gcloud', 'config', 'config-helper', '--format=json']
-  for pause in (2, 5, None):  # its token may be renewed at this second
-    result = world.run([*argv, '--min-expiry=10m'])
-    try:
-      if result.code:
-        raise Unknown(f'gcloud: {shorten(result.err)}')
-      # Behind what else it has to say.
-      told = _parse(result.out[max(0, result.out.find('{')) :], 'gcloud')
-      with reading('gcloud'):
-        told['credential']['access_token']  # checked before it is kept
-        world.login = told
-        return
-    except Unknown:
-      if pause is None:
-        raise
-      world.sleep(pause)
-
-
-def read_setting(world: World, section: str, name: str) -> str | None:
-  """Returns a setting of gcloud, such as core/project."""
-  properties = world.login.get('configuration', {}).get('properties', {})
-  return properties.get(section, {}).get(name)
-
-
-def find_base(world: World, api: str) -> str:
-  """Returns the URL of an API such as 'tpu', with a slash at its end."""
-  own = read_setting(world, 'api_endpoint_overrides', api)
-  own = own or f'https://{api}.googleapis.com/'
-  return re.sub(r'(storage/)?v\d+/$', '', own)
-
-
-def request(
-  world: World, method, api, path, data=None, codes=(200,), **headers
-) -> Answer:
-  """Returns an answer that has one of the codes, or raises `Unknown`.
-
-  It is sent with gcloud's login, and again while its fault may pass.
-  """
-  pauses, renewed = list(_PAUSES), False
-  while True:
-    if not world.login:
-      log_in(world)
-    token = world.login['credential']['access_token']
-    head = {'Authorization': f'Bearer {token}', **headers}
-    head['Content-Type'] = 'application/json'
-    cafile = read_setting(world, 'core', 'custom_ca_certs_file')
-    url = find_base(world, api) + path
-    answer = world.send(method, url, data, head, cafile)
-    if answer.code in codes:
-      return answer
-    if answer.code == 401 and not renewed:  # after an hour
-      renewed, world.login = True, {}
-    elif answer.code in _PASSING and pauses:
-      world.sleep(pauses.pop(0))
-    else:
-      text = answer.data.decode(errors='replace')
-      told = re.search(r'"message": *"((?:[^"\\]|\\.)*)"', text)
-      text = ' '.join((told[1] if told else text).split())[:600]
-      where = f'{api}: {path.partition("?")[0]}'
-      raise Unknown(f'{where}: {answer.code or "no answer"}: {text}')
-
-
-def ask(world: World, api: str, path: str, data=None, **query) -> Any:
-  """Returns the JSON of an answer, to a POST of `data` if that is given."""
-  path += f'?{parse.urlencode(query)}' if query else ''
-  body = None if data is None else json.dumps(data).encode()
-  answer = request(world, 'POST' if body else 'GET', api, path, body)
-  return _parse(answer.data, f'{api}: {path.partition("?")[0]}')
 
 
 def _parse(text: str | bytes, where: str) -> dict[str, Any]:
@@ -192,6 +113,11 @@ def reading(where: str):
     raise Unknown(f'{where}: an odd answer: {error!r:.200}') from error
 
 
+def _split(url) -> tuple[str, str]:
+  bucket, _, name = url.removeprefix('gs://').partition('/')
+  return f'storage/v1/b/{bucket}/o', name
+
+
 def shorten(message: str) -> str:
   """Returns what a command says of its failure as one line."""
   lines = [x for x in message.splitlines() if x and not x.startswith('WARNING')]
@@ -208,3 +134,116 @@ def say(line: str, file=None):
 def warn(line: str):
   """Prints a line on standard error."""
   say(line, sys.stderr)
+
+
+@dataclasses.dataclass
+class World:
+  """How a launch acts on the world; replaced by stand-ins in tests."""
+
+  run: Callable[..., Result] = execute
+  send: Callable[..., Answer] = send
+  sleep: Callable[[float], None] = time.sleep
+  period: float = 30.0  # seconds between two looks
+  project: str = ''  # of all commands and requests
+  login: dict = dataclasses.field(default_factory=dict)  # what gcloud said
+
+  def log_in(self):
+    """Asks gcloud for a token and its settings; Unknown if it gives none."""
+    argv = ['gcloud', 'config', 'config-helper', '--format=json']
+    result = self.run([*argv, '--min-expiry=10m'])
+    if result.code:
+      raise Unknown(f'gcloud: {shorten(result.err)}')
+    with reading('gcloud'):
+      # Behind what else it has to say.
+      told = json.loads(result.out[result.out.index('{') :])
+      told['credential']['access_token']  # checked before it is kept
+      self.login = told
+
+  def choose_project(self):
+    """Works in gcloud's project, unless one was chosen."""
+    if not self.project:
+      self.log_in()
+      self.project = self.read_setting('core', 'project') or ''
+      if not self.project:
+        raise errors.UserError('no project: gcloud config set project NAME')
+      say(f'project {self.project}')
+
+  def read_setting(self, section: str, name: str) -> str | None:
+    """Returns a setting of gcloud, such as core/project."""
+    properties = self.login.get('configuration', {}).get('properties', {})
+    return properties.get(section, {}).get(name)
+
+  def find_base(self, api: str) -> str:
+    """Returns the URL of an API such as 'tpu', with a slash at its end."""
+    own = self.read_setting('api_endpoint_overrides', api)
+    own = own or f'https://{api}.googleapis.com/'
+    return re.sub(r'(storage/)?v\d+/$', '', own)
+
+  def request(self, method, api, path, data, codes=(200,), **headers) -> Answer:
+    """Returns an answer that has one of the codes, or raises `Unknown`.
+
+    It is sent with gcloud's login, and again while its fault may pass.
+    """
+    for pause in (*_PAUSES, None):
+      if not self.login:
+        self.log_in()
+      token = self.login['credential']['access_token']
+      head = {'Authorization': f'Bearer {token}', **headers}
+      head['Content-Type'] = 'application/json'
+      answer = self.send(method, self.find_base(api) + path, data, head)
+      if answer.code in codes:
+        return answer
+      if answer.code == 401:  # the token is an hour old
+        self.login = {}
+      if answer.code not in _PASSING or pause is None:
+        break
+      self.sleep(pause)
+    text = answer.data.decode(errors='replace')
+    told = re.search(r'"message": *"((?:[^"\\]|\\.)*)"', text)
+    text = ' '.join((told[1] if told else text).split())[:600]
+    text = f'{answer.code or "no answer"}: {text}'
+    raise Unknown(f'{api}: {path.partition("?")[0]}: {text}')
+
+  def ask(self, api: str, path: str, data=None, **query) -> Any:
+    """Returns the JSON of an answer, to a POST of `data` if that is given."""
+    path += f'?{parse.urlencode(query)}' if query else ''
+    body = None if data is None else json.dumps(data).encode()
+    answer = self.request('POST' if body else 'GET', api, path, body)
+    return _parse(answer.data, f'{api}: {path.partition("?")[0]}')
+
+  def read(self, url: str, first: int = 0) -> Answer:
+    """Returns an object `gs://...` from a byte on, or 404."""
+    folder, name = _split(url)
+    path = f'{folder}/{parse.quote(name, safe="")}?alt=media'
+    head = {'Range': f'bytes={first}-'} if first else {}
+    codes = (200, 206, 404)
+    answer = self.request('GET', 'storage', path, None, codes, **head)
+    _ = answer.generation  # a page to log in has none, and is Unknown
+    return answer
+
+  def write(self, url: str, data: bytes, generation='') -> str:
+    """Writes an object and returns its generation.
+
+    With a generation, only if the object still has it ('0': if there is none);
+    otherwise `Changed` is raised.
+    """
+    folder, name = _split(url)
+    query = {'uploadType': 'media', 'name': name}
+    if generation:
+      query['ifGenerationMatch'] = generation
+    path = f'upload/{folder}?{parse.urlencode(query)}'
+    answer = self.request('POST', 'storage', path, data, (200, 412))
+    if answer.code == 412:
+      raise Changed(url)
+    return str(_parse(answer.data, url)['generation'])
+
+  def list_folder(self, url: str) -> list[tuple[str, int, float]]:
+    """Returns (URL, bytes, time of writing) of a folder's first 1,000 objects."""
+    path, name = _split(f'{url}/')
+    page, objects = self.ask('storage', path, prefix=name), []
+    with reading(url):
+      for item in page.get('items', []):
+        at = datetime.datetime.fromisoformat(item['updated']).timestamp()
+        full = f'{url}/{item["name"].removeprefix(name)}'
+        objects.append((full, int(item['size']), at))
+    return sorted(objects)

@@ -21,14 +21,13 @@ def make_parser() -> argparse.ArgumentParser:
   """Returns the parser of the command line."""
   raw = argparse.RawDescriptionHelpFormatter
   parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-  add, needed = parser.add_argument, {'required': True}
-  add('--where', choices=('local', 'tpu'), **needed)
-  add('--config', **needed)
-  add('--workdir', **needed)
+  add = parser.add_argument
+  add('--where', choices=('local', 'tpu'), required=True)
+  for name in ('config', 'workdir'):
+    add(f'--{name}', required=True)
   text = 'FIELD=VALUE,VALUE of the config'
-  add('--sweep', action='append', type=parse_sweep, help=text, **needed)
+  add('--sweep', action='append', type=parse_sweep, help=text, required=True)
   add('--name', default='sweep', help='of experiment and runs')
-  add('--python', default=sys.executable, help='that has bert_jax')
   add('rest', nargs='*', help='after --: arguments of each run')
   return parser
 
@@ -60,17 +59,13 @@ async def run_all(given: argparse.Namespace):
   """Adds a work unit for each run; local ones come one after the other."""
   # Only here, so that --help and tests need no XManager.
   from absl import flags
-
-  try:
-    from xmanager import xm, xm_local
-  except ImportError as error:
-    sys.exit(f'error: {error}; pip install xmanager')
+  from xmanager import xm, xm_local
 
   flags.FLAGS(sys.argv[:1])  # XManager reads its own, all at their defaults
   executor = xm_local.Local()
   async with xm_local.create_experiment(given.name) as experiment:
-    spec = xm.Binary(path=given.python)
-    [program] = experiment.package([xm.Packageable(spec, executor.Spec())])
+    spec = xm.Packageable(xm.Binary(path=sys.executable), executor.Spec())
+    [program] = experiment.package([spec])
     units = []
     for words in list_runs(given):
       units.append(await experiment.add(xm.Job(program, executor, args=words)))

@@ -30,12 +30,11 @@ class Cloud:
     broken: HTTP codes to answer with, one per request, before anything else.
     refuse: called with (method, path); the HTTP code of a refusal, or 0.
     dark: zones that do not answer.
-    places: zones that exist; zones: those that offer the chips.
+    places: zones that exist.
     history: ('create' or 'delete', name, zone) in their order.
     refused: deletions in a state that cannot be deleted.
-    on_active: called with (name, zone, body) when hosts begin to run.
-    on_gone: called with (name, zone) when they end.
-    items: {(name, zone): what exists}; rented: seconds in which hosts ran.
+    on_active, on_gone: called with (name, zone, body) when hosts begin to run,
+      with (name, zone) when they end; rented: seconds in between.
     objects: {URL: (content, generation, time)} of the bucket.
     denied: {permission: state of access other than CAN_ACCESS}; principals:
       accounts that were asked about.
@@ -44,7 +43,7 @@ class Cloud:
   def __init__(self, now=time.time):
     self.script, self.broken, self.dark = {}, [], set()
     self.history, self.refused = [], []
-    self.zones = self.places = {'us-east5-b', 'europe-west4-b', 'z'}
+    self.places = {'us-east5-b', 'europe-west4-b', 'z'}
     self.on_active = self.on_gone = lambda *_: None
     self.refuse = lambda method, path: 0
     self.items, self.objects, self.now = {}, {}, now
@@ -53,7 +52,6 @@ class Cloud:
     self._lock = threading.RLock()
 
   def create(self, name: str, zone: str, body: dict) -> bool:
-    """Adds a queued resource; returns False if there is one of that name."""
     if (name, zone) in self.items:
       return False
     number = sum(e[0] == 'create' and e[2] == zone for e in self.history)
@@ -64,7 +62,6 @@ class Cloud:
     return True
 
   def delete(self, name: str, zone: str) -> bool:
-    """Removes a resource; returns False if it may not be removed now."""
     if self.items[name, zone]['states'][0] == 'PROVISIONING':
       self.refused.append((name, zone))
       return False
@@ -79,38 +76,24 @@ class Cloud:
       threading.Thread(target=self.on_gone, args=key).start()
 
   def set_states(self, *states: str):
-    """Gives everything that there is other states."""
     for item in self.items.values():
       item['states'] = list(states)
 
   def write(self, url: str, content: str | bytes):
-    """Writes an object; returns its generation."""
     data = content.encode() if isinstance(content, str) else content
     generation = self.objects.get(url, (b'', 0, 0))[1] + 1
     self.objects[url] = data, generation, self.now()
     return generation
 
   def read(self, url: str) -> str:
-    """Returns the text of an object."""
     return self.objects[url][0].decode()
-
-  def read_job(self) -> dict[str, str]:
-    """Returns {key: value} of the job of what was created last."""
-    return read_job(read_metadata([*self.items.values()][-1]['body']))
-
-  def end(self, reason: str, detail: str = ''):
-    """Writes why the launch of what was created last ends, as hosts do."""
-    job = self.read_job()
-    url = f'{job["workdir"]}/launch/{job["launch"]}/end'
-    self.write(url, f'reason={reason}\nhost 0\n{detail}')
 
   def answer(self, method: str, url: str, data: bytes, headers: dict):
     """Returns (HTTP code, headers, content) for a request."""
+    at, head = urllib.parse.urlparse(url), {}
+    query = dict(urllib.parse.parse_qsl(at.query))
     with self._lock:
-      at = urllib.parse.urlparse(url)
-      query = dict(urllib.parse.parse_qsl(at.query))
       code = self.broken.pop(0) if self.broken else self.refuse(method, url)
-      head, found = {}, None
       if code:
         found = _fail(f'the service answers {code}')
       elif '/storage/v1/' in at.path:
@@ -152,16 +135,13 @@ class Cloud:
       return {'projectNumber': '7'}
     asked = json.loads(data)['accessTuple']
     self.principals.add(asked['principal'])
-    state = self.denied.get(asked['permission'], 'CAN_ACCESS')
-    return {'overallAccessState': state}
+    return {
+      'overallAccessState': self.denied.get(asked['permission'], 'CAN_ACCESS')
+    }
 
   def _tpu(self, method, path, query, data):
     zone, kind, name = (*path.partition('/locations/')[2].split('/'), '')[:3]
     done = {'name': f'projects/p1/locations/{zone}/operations/o', 'done': True}
-    if kind == 'acceleratorTypes':
-      if zone in self.zones:
-        return 200, {}
-      return 404, _fail(f'{zone} was not found')
     if zone not in ('-', *self.places):
       return 403, _fail(f'Location {zone} is not found or is unauthorized.')
     if kind == 'operations':
@@ -207,12 +187,10 @@ def _fail(message):
 
 
 def read_metadata(body: dict) -> dict[str, str]:
-  """Returns the metadata of the hosts that a request asks for."""
   return body['tpu']['nodeSpec'][0]['node']['metadata']
 
 
 def read_job(metadata: dict[str, str]) -> dict[str, str]:
-  """Returns {key: value} of what hosts are told."""
   lines = metadata['bert-jax-job'].splitlines()
   return {key: value for key, _, value in (x.partition('=') for x in lines)}
 
@@ -222,8 +200,7 @@ def serve(answer):
   """Yields the port of a server that asks `answer`, as `Cloud.answer` is."""
 
   class Handler(http.server.BaseHTTPRequestHandler):
-    def log_message(self, *_):
-      """Says nothing."""
+    log_message = staticmethod(lambda *_: None)
 
     def handle_one(self):
       size = int(self.headers.get('Content-Length') or 0)
@@ -285,21 +262,18 @@ def start_host(stack, home: str, environment, metadata, program: str):
   own['GCE_METADATA_HOST'] = f'127.0.0.1:{port}'
   path = environment.get('PATH', os.environ['PATH'])
   own['PATH'] = f'{home}/bin:{path}'
+  argv = ['bash', '-c', metadata['startup-script']]
+  own = {**os.environ, **environment, **own}
   with open(f'{home}/console', 'w') as out:
-    process = subprocess.Popen(
-      ['bash', '-c', metadata['startup-script']],
-      **{'cwd': home, 'stdout': out, 'stderr': out},
-      env={**os.environ, **environment, **own},
-      start_new_session=True,
-    )
+    more = {'cwd': home, 'env': own, 'start_new_session': True}
+    process = subprocess.Popen(argv, stdout=out, stderr=out, **more)
   process.metadata = metadata
   return process
 
 
 def make_environment(port: int, folder: str) -> dict[str, str]:
   """Returns the variables by which gcloud finds the stand-in, and a folder."""
-  with open(f'{folder}/token', 'w') as file:
-    file.write('t')
+  pathlib.Path(folder, 'token').write_text('t')
   here = f'http://127.0.0.1:{port}'
   settings = {
     f'API_ENDPOINT_OVERRIDES_{api}': f'{here}/'

@@ -33,7 +33,6 @@ RUN = [
 
 
 def make_environment(url: str) -> dict[str, str]:
-  """Returns the variables of a host: the bucket and CPUs."""
   cache = os.environ.get('UV_CACHE_DIR', os.path.expanduser('~/.cache/uv'))
   return {
     **emulator.environment(url),
@@ -47,7 +46,6 @@ def make_environment(url: str) -> dict[str, str]:
 
 
 def read(url: str, name: str) -> bytes:
-  """Returns an object of the bucket."""
   path = f'b/{emulator.BUCKET}/o/{name.replace("/", "%2F")}?alt=media'
   with urllib.request.urlopen(f'{url}/storage/v1/{path}') as found:
     return found.read()

@@ -6,7 +6,6 @@ import pathlib
 import fake_cloud
 import pytest
 
-from launch import tpu
 from launch.world import Answer, Result, World
 
 A, B = 'us-east5-b', 'europe-west4-b'
@@ -25,21 +24,19 @@ class Google(fake_cloud.Cloud):
   Attributes:
     states: those of each request, in the order of requests.
     argvs: every command that was run.
-    ahead: seconds by which the launcher's own clock is wrong.
     talks: whether hosts that run write their log.
     each: called with their number after each sleep.
   """
 
   def __init__(self, *states):
     super().__init__(lambda: self.time)
-    self.time, self.ahead, self.project = 1_790_000_000.0, 0.0, 'p1'
+    self.time, self.project = 1_790_000_000.0, 'p1'
     self.states, self.argvs = list(states), []
     self.talks, self.slept, self.each = True, 0, lambda count: None
 
   def world(self) -> World:
     """Returns how a supervisor acts on this cloud."""
-    clock = lambda: self.time + self.ahead  # noqa: E731
-    return World(self.run, self.send, clock, self.sleep)
+    return World(self.run, self.send, self.sleep)
 
   def sleep(self, seconds: float):
     self.time += seconds
@@ -57,12 +54,23 @@ class Google(fake_cloud.Cloud):
       self.script[zone, number] = self.states.pop(0)
     return super().create(name, zone, body)
 
+  def read_job(self) -> dict[str, str]:
+    """Returns the job of what was created last."""
+    body = [*self.items.values()][-1]['body']
+    return fake_cloud.read_job(fake_cloud.read_metadata(body))
+
+  def end(self, reason: str, detail: str = ''):
+    """Writes why the launch of what was created last ends, as hosts do."""
+    job = self.read_job()
+    url = f'{job["workdir"]}/launch/{job["launch"]}/end'
+    self.write(url, f'reason={reason}\nhost 0\n{detail}')
+
   @property
   def created(self) -> list[str]:
     """Returns the zones that were asked for hosts."""
     return [zone for act, _, zone in self.history if act == 'create']
 
-  def send(self, method, url, data, headers, cafile=None) -> Answer:
+  def send(self, method, url, data, headers) -> Answer:
     """Answers a request."""
     code, head, body = self.answer(method, url, data, headers)
     return Answer(code, body, {k.lower(): v for k, v in head.items()})
@@ -73,9 +81,8 @@ class Google(fake_cloud.Cloud):
     if 'queued-resources' not in argv:
       properties = {'core': {'project': self.project}}
       login = {'configuration': {'properties': properties}}
-      return Result(
-        0, json.dumps(login | {'credential': {'access_token': 't'}})
-      )
+      login['credential'] = {'access_token': 't'}
+      return Result(0, f'a newer version!\n{json.dumps(login)}')
     act, name = argv[argv.index('queued-resources') + 1 :][:2]
     flags = dict(word.partition('=')[::2] for word in argv)
     place = f'/v2/projects/p1/locations/{flags["--zone"]}/queuedResources'
@@ -115,16 +122,3 @@ def add(cloud, name, *states, zone=A, launch='j-1', workdir='gs://bkt/old'):
   cloud.states.insert(0, states)
   body = {'tpu': {'nodeSpec': [{'node': node}]}}
   cloud.create(f'{name}-{launch[2:]}', zone, body)
-
-
-def interrupt() -> Google:
-  """Returns a cloud with the hosts of a run that nobody watches."""
-  cloud = Google(HAPPY)
-
-  def stop(*_):
-    raise KeyboardInterrupt
-
-  cloud.on_active = stop
-  assert tpu.main(RUN, cloud.world()) == 130
-  cloud.on_active = lambda *_: None
-  return cloud

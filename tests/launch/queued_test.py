@@ -8,22 +8,26 @@ import subprocess
 import pytest
 
 from bert_jax import errors
-from launch import archive, bucket, plan, queued, tpu, world
-from tests.launch.fakes import RUN, A, Google, make_old
+from launch import archive, plan, queued, supervisor, tpu, world
+from tests.launch.fakes import RUN, make_old
 
 
 def make(*more, **fields):
   """Returns a plan of `launch/tpu.py run` with more arguments."""
   given, rest = tpu.make_parser().parse_known_args([*RUN, '--price=1', *more])
   given.overrides = rest
-  vars(given).update(fields)
-  return plan.make_plan(given)
+  given.spot = fields.pop('spot', True)
+  made = plan.make_plan(given)
+  vars(made).update(fields)
+  return made
 
 
 def create(*more):
   """Returns the command that asks for a slice."""
   spot = not {'--reserved', '--flex_start'} & {*more}
-  return queued.create(make(*more, spot=spot), 'l-1', A, ('W', 'J'), 7200.0)
+  given = make('--max_hours=2', *more, spot=spot, project='p1')
+  ledger = supervisor.Ledger('l-1', sha256='s')
+  return queued.prepare(world.World(), given, ledger, 'J')[0]
 
 
 @pytest.mark.slow
@@ -34,8 +38,8 @@ def test_gcloud_knows_every_command_and_flag(tmp_path):
   login = '{"credential": {"access_token": "t"}}'
   run = lambda argv: argvs.append(argv) or world.Result(0, login)  # noqa: E731
   here = world.World(run=run, project='p1')
-  queued.delete(here, queued.Resource('r', A, 'r', 'l-1', ''))
-  world.log_in(here)
+  queued.delete(here, queued.Resource('r', 'us-east5-b', 'r', 'l-1', ''))
+  here.log_in()
   with open(f'{archive.ROOT}/docs/launch.md', encoding='utf-8') as file:
     text = re.sub(r'\bPROJECT\b|\$\(.*?\)', 'p1', file.read())
   shown = re.findall(r'^gcloud (?:.|\\\n)*?(?=  #|$)', text, re.MULTILINE)
@@ -57,15 +61,13 @@ REQUESTS = {
   --async --runtime-version=v2-alpha-tpuv5-lite --valid-until-duration=6h
   --labels=bert-jax-run=r,bert-jax-launch=l-1""",
   # Paths with commas are possible.
-  '--spot': '--metadata-from-file=^|^startup-script=W|bert-jax-job=J',
+  '--spot': f'--metadata-from-file=^|^startup-script={queued.WORKER}|bert-jax-job=J',
   '--service_account=a@b.test.com': '--service-account=a@b.test.com',
   '--topology=v4-32 --slices=2': '--node-prefix=r-1 --node-count=2',
   '--topology=v5litepod-64': '--internal-ips',  # there are 8 external ones
   '--reserved': '--reserved',
   # The server's limit is half an hour after ours.
   '--flex_start': 'alpha --max-run-duration=9000s',
-  '--network=n --subnetwork=s': '--network=n --subnetwork=s',
-  '--internal_ips': '--internal-ips',
   '--gcloud_arg=--tags=x,y --gcloud_arg=--range=c': '--tags=x,y --range=c',
 }
 
@@ -75,8 +77,10 @@ def test_request_for_hosts(more):
   argv = create(*more.split())
   assert {*REQUESTS[more].split()} <= {*argv}
   other = 'reserved' in more or 'flex' in more
-  inside = '64' in more or 'internal' in more
-  assert ('--spot' in argv, '--internal-ips' in argv) == (not other, inside)
+  assert ('--spot' in argv, '--internal-ips' in argv) == (
+    not other,
+    '64' in more,
+  )
 
 
 def test_the_lower_limit_of_hours_and_money_counts():
@@ -114,17 +118,9 @@ def test_what_cannot_be_is_refused(more):
     make(more)
 
 
-def log_in(cloud):
-  """Returns a world that is logged in."""
-  here = cloud.world()
-  world.log_in(here)
-  here.project = 'p1'
-  return here
-
-
 def test_resources_are_found_on_all_pages():
-  here, first = log_in(make_old('ACTIVE')), {'nextPageToken': 't'}
-  send = here.send
+  here, first = make_old('ACTIVE').world(), {'nextPageToken': 't'}
+  send, here.project = here.send, 'p1'
 
   def answer(method, url, *rest):
     if 'pageToken=t' in url:
@@ -132,28 +128,44 @@ def test_resources_are_found_on_all_pages():
     return world.Answer(200, json.dumps(first).encode())
 
   here.send = answer
-  resources, _ = queued.find(here, ['-', A])
+  resources, _ = queued.find(here)
   assert [item.name for item in resources] == ['old-1']
 
 
-def test_busy_service_is_asked_again_and_a_refusal_is_not():
-  cloud, waited = Google(), []
-  here = log_in(cloud)
-  here.sleep = waited.append
-  cloud.write('gs://bkt/x', 'text')
-  cloud.broken = [503, 429]
-  assert bucket.read(here, 'gs://bkt/x').text == 'text' and waited == [2, 5]
-  cloud.broken = [403]
-  with pytest.raises(world.Unknown, match='403'):
-    bucket.read(here, 'gs://bkt/x')
-  assert waited == [2, 5]
-  cloud.broken = [401]  # the token has expired
-  assert bucket.read(here, 'gs://bkt/x').text == 'text'
-  assert sum('config-helper' in argv for argv in cloud.argvs) == 2
+PASSING = """
+There is no more capacity in the zone "us-east5-b"
+HTTPError 403: Quota 'TPUS_PER_PROJECT' exceeded. Limit: 32.0
+Quota 'CHIP_HOURS' exceeded. Limit: 0.5 globally
+PERMISSION_DENIED: permission to submit requests for accelerator type v6e-8
+Location us-east9-z was not found
+the request has expired: valid_until has passed
+Quota exceeded for quota metric 'Read requests' per minute of service 'tpu'
+ALREADY_EXISTS: resource 'r' already exists
+HTTPError 503: billing-test: try again later
+gs://b/run-403/logs: HTTPError 503: try again
+an internal thing went wrong"""
+STRUCTURAL = """
+429: Quota limit 'TPUV5sPodPerProject' has been exceeded. Limit: 0.
+PERMISSION_DENIED: Permission denied on locations
+This API method requires billing to be enabled.
+INVALID_ARGUMENT: unknown runtime
+gcloud: [Errno 2] No such file or directory: 'gcloud'
+Denied by org policy: constraints/compute.vmExternalIpAccess -- give --gcloud_arg
+'iam.serviceAccounts.actAs' denied on x@y.z -- give yourself roles/iam.serviceAccou
+service-7@cloud-tpu.iam.gserviceaccount.com is missing -- gcloud beta services ident"""
 
 
-def test_settings_of_gcloud_are_obeyed():
-  properties = {'api_endpoint_overrides': {'tpu': 'http://127.0.0.1:9/'}}
-  here = world.World(login={'configuration': {'properties': properties}})
-  answer = world.send('GET', world.find_base(here, 'tpu'), None, {})
-  assert answer.code == 0 and b'refused' in answer.data
+@pytest.mark.parametrize('line', PASSING.splitlines()[1:])
+def test_refusal_that_may_pass(line):
+  assert queued.find_structural(line) is None
+
+
+@pytest.mark.parametrize('line', STRUCTURAL.splitlines()[1:])
+def test_refusal_that_ends_a_launch_says_what_helps(line):
+  assert queued.find_structural(line.partition(' -- ')[0]).startswith(line)
+
+
+def test_advice_that_gcloud_adds_does_not_hide_what_went_wrong():
+  advice = [f'  gcloud {words}' for words in ('feedback', 'info', 'help', '--')]
+  lines = ['ERROR: gcloud crashed (ConnectionError): x', 'Please run:', *advice]
+  assert not queued.find_structural(world.shorten('\n'.join(lines)))

@@ -1,11 +1,26 @@
-"""What a launch checks, prints and asks before it rents."""
+"""What a launch checks and asks before it rents, and which launch goes on."""
+
+import json
 
 import pytest
 
 from bert_jax import errors
 from launch import start, tpu, world
-from tests.launch.fakes import HAPPY, RUN, Google, make_cloud
+from tests.launch.fakes import HAPPY, LEDGER, RUN, A, B, Google, add, make_cloud
 from tests.launch.queued_test import make
+
+
+def interrupt() -> Google:
+  """Returns a cloud with the hosts of a run that nobody watches."""
+  cloud = Google(HAPPY)
+
+  def stop(*_):
+    raise KeyboardInterrupt
+
+  cloud.on_active = stop
+  assert tpu.main(RUN, cloud.world()) == 130
+  cloud.on_active = lambda *_: None
+  return cloud
 
 
 def test_dry_run_sends_nothing_and_prints_the_request(capsys):
@@ -17,19 +32,8 @@ def test_dry_run_sends_nothing_and_prints_the_request(capsys):
   assert 'gcloud compute tpus queued-resources create r-123456' in out
   assert '\nargument=--workdir=gs://bkt/r\n' in out
   # Of all four chips.
-  assert (
-    'x $1.20 = $4.80 an hour' in out and '20.0 hours of rent, $96.00' in out
-  )
-  assert not any('queued-resources' in argv for argv in cloud.argvs)
-
-
-def test_answer_no_rents_nothing(monkeypatch, capsys):
-  monkeypatch.setattr('builtins.input', lambda question: 'n')
-  cloud = Google(HAPPY)
-  words = [word for word in RUN if word != '--yes']
-  assert tpu.main(words, cloud.world()) == 1
-  assert not cloud.created
-  assert 'nothing was rented' in capsys.readouterr().out
+  assert '4 chips x $1.20 = $4.80 an hour' in out
+  assert '20.0 hours of rent, $96.00' in out and not cloud.argvs[1:]
 
 
 def test_config_that_a_run_would_refuse_costs_nothing():
@@ -41,42 +45,17 @@ def test_config_that_a_run_would_refuse_costs_nothing():
   with pytest.raises(errors.UserError, match='batch_size'):
     tpu.main([*RUN, '--config.batch_size=7'], here)
   assert not cloud.created
-  # One that it would take is taken, in the process that checks.
-  start.check_config(world.World(), 'configs/tiny.py:smoke', ())
 
 
-LOG_IN = """WARNING: a newer version exists
-ERROR: (gcloud.config.config-helper) You do not have an active account selected.
-Please run:
-
-  $ gcloud auth login
-
-to obtain new credentials.
-"""
-
-
-def test_nobody_logged_in_is_one_line():
-  run = lambda argv: world.Result(1, err=LOG_IN)  # noqa: E731
-  here = world.World(run=run, sleep=lambda seconds: None)
-  line = (
-    r'^gcloud: ERROR: .* an active account .* gcloud auth login to obtain.*$'
-  )
-  with pytest.raises(world.Unknown, match=line):
-    tpu.main(['ls'], here)
-
-
-MISSING = {
-  'storage.objects.create': 'gcloud storage buckets add-iam.* gs://bkt .*Admin',
-  'storage.buckets.get': '.* gs://bkt .*roles/storage.legacyBucketReader',
-  'tpu.nodes.delete': 'gcloud projects add-iam.* p1 .*tpu.admin',
-}
+MISSING = ['storage.objects.create', 'storage.buckets.get', 'tpu.nodes.delete']
 
 
 @pytest.mark.parametrize('right', MISSING)
 def test_missing_right_of_the_hosts_is_told_before_they_are_rented(right):
   cloud = Google(HAPPY)
   cloud.denied[right] = 'CANNOT_ACCESS'
-  line = f'7-compute@.* needs {right}: {MISSING[right]}'
+  where = 'buckets/bkt' if 'storage' in right else 'projects/p1'
+  line = f'7-compute@.* lacks the right {right} to .*{where}: see step 3'
   with pytest.raises(errors.UserError, match=line):
     tpu.main(RUN, cloud.world())
   assert not cloud.created
@@ -86,11 +65,7 @@ def test_right_that_is_not_known_is_a_warning(capsys):
   words, cloud = [*RUN, '--service_account=a@b.c'], make_cloud(HAPPY)
   cloud.denied['tpu.nodes.delete'] = 'UNKNOWN_CONDITIONAL'
   assert tpu.main(words, cloud.world()) == 0 and cloud.principals == {'a@b.c'}
-  assert 'a@b.c needs tpu.nodes.delete' in capsys.readouterr().err
-  cloud = make_cloud(HAPPY)
-  cloud.refuse = lambda method, path: 403 * path.endswith(':troubleshoot')
-  assert tpu.main(RUN, cloud.world()) == 0
-  assert 'could not be checked' in capsys.readouterr().err
+  assert 'a@b.c may lack tpu.nodes.delete' in capsys.readouterr().err
 
 
 def test_bucket_that_refuses_is_told_before_anything_is_rented():
@@ -115,3 +90,101 @@ def test_preflight_is_shown_and_refuses_what_does_not_fit(capsys):
   for why in ('the run does not fit', 'no libtpu'):
     with pytest.raises(errors.UserError, match=f'preflight: {why}'):
       start.run_preflight(*given)
+
+
+def test_two_that_watch_one_launch_do_no_harm():
+  cloud = make_cloud((*HAPPY, *['ACTIVE'] * 5, 'SUSPENDED'), HAPPY)
+  cloud.each = lambda count: (
+    count == 5 and tpu.main(RUN, cloud.world()) and pytest.fail('not done')
+  )
+  assert tpu.main(RUN, cloud.world()) == 0
+  assert cloud.created == [A, A] and not cloud.items
+
+
+OTHERS = {
+  '--name=second': 'with name r: give',
+  '--topology=v5litepod-8': 'with slice v5e:2x2',
+  '--slices=2': 'with slices 1',
+  '--workdir=gs://bkt/other': 'r-.* of gs://bkt/r is active',
+}
+
+
+@pytest.mark.parametrize('more', OTHERS)
+def test_live_launch_is_neither_doubled_nor_taken_over(more):
+  cloud = interrupt()
+  before = cloud.objects[LEDGER]
+  with pytest.raises(errors.UserError, match=OTHERS[more]):
+    tpu.main([*RUN, more], cloud.world())
+  assert cloud.objects[LEDGER] == before and cloud.created == [A]
+  # It may begin when the first has ended.
+  assert tpu.main(['stop', 'gs://bkt/r'], cloud.world()) == 0 and cloud.items
+  with pytest.raises(errors.UserError, match=OTHERS[more]):
+    tpu.main([*RUN, more], cloud.world())
+  cloud.items.clear()
+  cloud.states, cloud.on_active = [HAPPY], lambda *_: cloud.end('done')
+  assert tpu.main([*RUN, more], cloud.world()) == 0
+
+
+def test_hosts_in_a_zone_that_is_asked_for_no_more_are_watched():
+  cloud = interrupt()
+  cloud.end('done')
+  cloud.set_states('ACTIVE')
+  assert tpu.main([*RUN, f'--zone={B}'], cloud.world()) == 0
+  assert cloud.created == [A] and not cloud.items
+
+
+@pytest.mark.parametrize('text', [None, '{', '{"job": "x"}'])
+def test_hosts_of_a_lost_ledger_are_not_doubled(text, capsys):
+  cloud = interrupt()
+  del cloud.objects[LEDGER]
+  if text:
+    cloud.write(LEDGER, text)
+  with pytest.raises(errors.UserError, match='of another launch'):
+    tpu.main(RUN, cloud.world())
+  # Once they have written until when they run, their launch goes on.
+  job = cloud.read_job()['launch']
+  cloud.write(f'gs://bkt/r/launch/{job}/deadline-1', f'{cloud.time + 2e5:.0f}')
+  cloud.end('done')
+  assert tpu.main(RUN, cloud.world()) == 0
+  assert cloud.created == [A] and json.loads(cloud.read(LEDGER))['job'] == job
+  damaged = 'ledger.json is damaged' in capsys.readouterr().err
+  assert damaged == bool(text)
+
+
+@pytest.mark.parametrize('text', [None, '{'])
+def test_what_was_spent_is_known_without_the_ledger(text, capsys):
+  cloud, words = interrupt(), [*RUN, '--max_hours=2']
+  job = cloud.read_job()['launch']
+  folder = f'gs://bkt/r/launch/{job}'
+  cloud.write(f'{folder}/deadline-3', f'{cloud.time + 5400:.0f}\n')
+  cloud.time += 1800
+  cloud.write('gs://bkt/r/logs/host-2.log', 'its last words')
+  cloud.time += 9e5
+  del cloud.objects[LEDGER]
+  if text:
+    cloud.write(LEDGER, text)
+  cloud.items.clear()  # half an hour before it, an hour since
+  cloud.states = [(*HAPPY, *['ACTIVE'] * 999)]
+  cloud.on_active = lambda *_: None
+  assert tpu.main(words, cloud.world()) == 1
+  out = capsys.readouterr().out
+  assert 'ended     out of time' in out and 'rent      2.0' in out
+  assert f'going on with launch {job}' in out
+  assert cloud.created == [A, A] and 3400 < cloud.rented < 3800
+  # Of a launch that has ended, nothing is counted.
+  cloud.write(f'{folder}/end', 'reason=stopped\n')
+  cloud.write(LEDGER, '{')
+  cloud.states, cloud.on_active = [HAPPY], lambda *_: cloud.end('done')
+  assert tpu.main(words, cloud.world()) == 0
+
+
+def test_a_launch_stays_in_its_project():
+  cloud = interrupt()
+  cloud.project = 'p2'
+  with pytest.raises(errors.UserError, match='with project p1'):
+    tpu.main(RUN, cloud.world())
+  add(cloud, 'other', 'ACTIVE')
+  assert tpu.main(['down', 'gs://bkt/r'], cloud.world()) == 0
+  assert [name for name, _ in cloud.items] == ['other-1']
+  acts = [x for x in cloud.argvs if 'queued-resources' in x]
+  assert all('--project=p1' in argv for argv in acts)

@@ -1,13 +1,23 @@
-"""Whole launches, with a stand-in for Google Cloud and a simulated clock."""
+"""Whole launches, by one command or by looks; ending them."""
 
 import subprocess
 import sys
 
 import pytest
 
-from launch import archive, tpu, world
-from tests.launch import fakes
-from tests.launch.fakes import HAPPY, RUN, A, B, Google, make_cloud
+from bert_jax import errors
+from launch import tick, tpu, world
+from tests.launch.fakes import (
+  HAPPY,
+  LEDGER,
+  RUN,
+  A,
+  B,
+  Google,
+  add,
+  make_cloud,
+  make_old,
+)
 
 LOST = (*HAPPY, 'ACTIVE', 'SUSPENDED')
 GONE = (*HAPPY, 'ACTIVE', 'GONE')
@@ -34,47 +44,23 @@ def test_run_goes_on_to_its_end_and_all_is_deleted(
   assert tpu.main(RUN, cloud.world()) == (0 if end == DONE else 1)
   assert cloud.created == zones and not cloud.items
   out = capsys.readouterr().out
-  assert out.startswith('to end everything: python launch/tpu.py down r')
+  assert out.startswith('to end everything: python launch/tpu.py down gs:')
   assert text in out
-
-
-def test_zone_without_the_chips_or_that_does_not_exist_is_left_out(capsys):
-  words, cloud = [*RUN, f'--zone=us-east9-z,{A},{B}'], make_cloud(HAPPY)
-  cloud.zones = {B}
-  assert tpu.main(words, cloud.world()) == 0
-  assert cloud.created == [B]
-  err = capsys.readouterr().err
-  assert f'{A} does not offer v5litepod-4' in err and 'us-east9-z does' in err
-  cloud.zones = set()
-  with pytest.raises(world.Unknown, match='no zone of'):
-    tpu.main(words, cloud.world())
-  cloud = fakes.interrupt()  # hosts that live are watched all the same
-  cloud.on_active = lambda *_: cloud.end('done')
-  assert tpu.main(words, cloud.world()) == 0
-  assert not cloud.items
-  cloud.dark = {A}
-  with pytest.raises(world.Unknown, match=f'{A}: .*could not reach'):
-    tpu.main(words, cloud.world())
 
 
 def test_second_of_two_that_were_asked_for_is_deleted():
   cloud = Google((*HAPPY, *['ACTIVE'] * 9))
-  here, lost = cloud.world(), world.Result(1, err='no answer')
-  here.run = lambda argv, **_: (
-    cloud.run(argv) and lost if 'create' in argv else cloud.run(argv)
-  )
 
   def each(count):
     if count == 6:  # hosts of a request without an answer came late
       job = cloud.read_job()
-      own = {'launch': job['launch'], 'workdir': job['workdir']}
-      fakes.add(cloud, 'r', 'ACTIVE', zone=B, **own)
+      add(cloud, 'r', 'ACTIVE', zone=B, launch=job['launch'])
     if count == 9:
       assert [zone for _, zone in cloud.items] == [A]
       cloud.end('done')
 
   cloud.each = each
-  assert tpu.main(RUN, here) == 0
+  assert tpu.main(RUN, cloud.world()) == 0
   assert cloud.created == [A, B] and not cloud.items
 
 
@@ -99,15 +85,6 @@ def test_dark_fallback_zone_stops_no_replacement_in_the_good_one():
   assert cloud.created == [A, A] and cloud.slept < 200
 
 
-@pytest.mark.parametrize('ahead', [-2400.0, 9e6])
-def test_clock_of_the_launcher_changes_nothing(ahead, capsys):
-  cloud = Google((*HAPPY, *['ACTIVE'] * 200))
-  cloud.ahead = ahead
-  cloud.each = lambda count: count == 150 and cloud.end('done')  # 75 minutes
-  assert tpu.main(RUN, cloud.world()) == 0
-  assert cloud.created == [A] and 'rent      1.2' in capsys.readouterr().out
-
-
 def test_money_becomes_a_deadline(capsys):
   cloud, told = Google(HAPPY), []
   cloud.on_active = lambda *_: told.append(cloud.read_job()['seconds'])
@@ -118,13 +95,18 @@ def test_money_becomes_a_deadline(capsys):
   assert told == ['360'] and not cloud.items
 
 
-STATUSES = ('', '{', '[]', '7', 'null', '{"step": null}', '[' * 100_000)
-STATUSES += ('{"step": 1%s}' % ('0' * 400), '\x1b[2J', b'\xff\x1b')
+def test_error_is_one_line_that_a_terminal_does_not_obey():
+  argv = [sys.executable, 'launch/tpu.py', 'ls', '\x1b[2J']
+  done = subprocess.run(argv, capture_output=True, text=True)
+  said = 'error: \\x1b[2J is not an argument; see --help.\n'
+  assert (done.returncode, done.stderr) == (1, said)
 
 
-def test_supervisor_survives_any_content_of_the_bucket(capsys):
-  cloud = Google((*HAPPY, *['ACTIVE'] * 30))
-  texts = [*STATUSES]
+STATUSES = ('{', 'null', '{"step": null}', '[' * 100_000, b'\xff\x1b')
+
+
+def test_any_content_of_the_bucket_is_survived(capsys):
+  cloud, texts = Google((*HAPPY, *['ACTIVE'] * 30)), [*STATUSES]
 
   def each(count):
     if texts and cloud.items:
@@ -141,16 +123,137 @@ def test_supervisor_survives_any_content_of_the_bucket(capsys):
   assert '\x1b' not in out + err and 'unreadable' in out
 
 
-@pytest.mark.parametrize(
-  'words, said',
-  [
-    (['archive'], "[Errno 2] No such file or directory: 'git'"),
-    (['ls', '\x1b[2J'], '\\x1b[2J is not an argument; see --help.'),
-  ],
-)
-def test_error_is_one_line_that_a_terminal_does_not_obey(words, said):
-  argv = [sys.executable, 'launch/tpu.py', *words]
-  done = subprocess.run(
-    argv, cwd=archive.ROOT, env={'PATH': ''}, capture_output=True, text=True
-  )
-  assert (done.returncode, done.stderr) == (1, f'error: {said}\n')
+def look(cloud, times=1):
+  """Looks some times, by commands of their own; returns the exit codes."""
+  codes = []
+  while len(codes) < times and 0 not in codes:
+    codes.append(tpu.main(['tick', 'gs://bkt/r'], cloud.world()))
+    cloud.sleep(30)
+  return codes
+
+
+def begin(*states):
+  """Returns a cloud in which a launch was asked for, and nobody watches it."""
+  cloud = make_cloud(*states)
+
+  def stop(count):
+    raise KeyboardInterrupt
+
+  cloud.each = stop
+  assert tpu.main(RUN, cloud.world()) == 130
+  cloud.each = lambda count: None
+  return cloud
+
+
+def test_looks_carry_a_launch_to_its_end(capsys):
+  cloud = begin(LOST, LOST, HAPPY)
+  codes = look(cloud, 99)
+  assert {*codes[:-1]} == {tick.AGAIN} and codes[-1] == 0
+  assert cloud.created == [A, A, A] and not cloud.items
+  assert 'requests  3, preemptions 2' in capsys.readouterr().out
+  assert look(cloud) == [0]  # one more does nothing
+
+
+def test_look_that_fails_says_that_it_is_to_be_taken_again(capsys):
+  cloud = begin(HAPPY)
+  cloud.broken = [403]
+  assert look(cloud) == [tick.AGAIN]
+  here = cloud.world()
+  here.run = lambda argv: world.Result(1, err='ERROR: no DNS')
+  assert tpu.main(['tick', 'gs://bkt/r'], here) == tick.AGAIN
+  assert capsys.readouterr().err.count('looking again') == 2
+  assert look(cloud, 9)[-1] == 0
+
+
+@pytest.mark.parametrize('text', ['', '{', '[]', 'null', '{"job": 1}'])
+def test_without_a_sound_ledger_nothing_is_done_but_down(text, capsys):
+  cloud = begin(HAPPY)
+  cloud.write(LEDGER, text)
+  with pytest.raises(errors.UserError, match='no sound ledger .* see run'):
+    look(cloud)
+  with pytest.raises(errors.UserError, match='no launch is under way'):
+    tpu.main(['stop', 'gs://bkt/r'], cloud.world())
+  assert cloud.items
+  assert tpu.main(['down', 'gs://bkt/r'], cloud.world()) == 0
+  assert not cloud.items
+
+
+def test_down_deletes_all_with_the_label_and_fails_while_it_is_left(capsys):
+  cloud = make_old('PROVISIONING')
+  cloud.talks = False
+  cloud.create('theirs', A, {'tpu': {'nodeSpec': [{'node': {}}]}})
+  assert tpu.main(['down', 'old-1'], cloud.world()) == 1
+  assert 'STILL THERE' in capsys.readouterr().err
+  cloud.set_states('ACTIVE')
+  assert tpu.main(['down', '--all'], cloud.world()) == 0
+  assert [*cloud.items] == [('theirs', A)] and not cloud.refused
+  # A supervisor that looks now does not ask for more.
+  assert cloud.read('gs://bkt/old/launch/j-1/end') == 'reason=stopped\n'
+
+
+def test_down_needs_no_bucket_and_leaves_others_alone(capsys):
+  cloud = make_old('ACTIVE')
+  add(cloud, 'old', 'ACTIVE', zone=B, launch='k-2', workdir='gs://bkt/theirs')
+  cloud.refuse = lambda method, path: 403 * ('storage' in path)
+  assert tpu.main(['down', 'gs://bkt/old'], cloud.world()) == 0
+  assert [name for name, _ in cloud.items] == ['old-2']
+  assert 'may ask for more' in capsys.readouterr().err
+  assert tpu.main(['down', 'old-2'], cloud.world()) == 0
+  assert not cloud.items
+
+
+def test_down_and_ls_say_which_zone_did_not_answer(capsys):
+  cloud = make_old('ACTIVE')
+  add(cloud, 'old', 'ACTIVE', zone=B)
+  cloud.dark = {B}
+  for words in (['ls'], ['down', 'gs://bkt/old'], ['down', '--all']):
+    assert tpu.main(words, cloud.world()) == 1
+    out, err = capsys.readouterr()
+    assert 'nothing is' not in out and f'{B} could not be asked' in err
+  assert cloud.slept < 10
+  assert [zone for _, zone in cloud.items] == [B]
+  cloud.dark = set()
+  assert tpu.main(['down', '--all'], cloud.world()) == 0
+  assert not cloud.items
+
+
+def test_down_takes_no_unanswered_look_for_absence(capsys):
+  cloud = make_old('ACCEPTED', 'SOMETHING_NEW', 'PROVISIONING', 'ACTIVE')
+  cloud.delete = lambda *key: cloud.slept > 6 and Google.delete(cloud, *key)
+  cloud.each = lambda n: setattr(cloud, 'dark', {A} if n < 4 else set())
+  assert tpu.main(['down', 'gs://bkt/old'], cloud.world()) == 0
+  assert not cloud.items and not cloud.refused
+  assert 'cannot be deleted yet' in capsys.readouterr().out
+
+
+def test_ls_says_what_there_is(capsys):
+  assert tpu.main(['ls'], Google().world()) == 0
+  assert capsys.readouterr().out == 'project p1\nnothing is rented.\n'
+  assert tpu.main(['ls'], make_old('ACTIVE').world()) == 0
+  _, listed = capsys.readouterr().out.splitlines()
+  assert listed.split() == ['old', 'active', A, 'old-1', 'gs://bkt/old']
+
+
+def test_logs_are_shown_by_whole_lines(capsys):
+  cloud = Google((*HAPPY, *['ACTIVE'] * 9))
+  # Of a program that was killed within a character.
+  texts = [b'one\ntw\xc3\nthr', b'one\ntw\xc3\nthree\n']
+  cloud.talks = False
+
+  def each(*_):
+    cloud.write('gs://bkt/r/logs/host-12.log', 'a\r  50%\r 100%\n')
+    if texts:
+      cloud.write('gs://bkt/r/logs/host-0.log', texts.pop(0))
+    elif cloud.items:
+      cloud.end('done')
+
+  cloud.each = each
+  assert tpu.main(RUN, cloud.world()) == 0
+  told = [x[8:] for x in capsys.readouterr().out.splitlines() if '[w' in x]
+  assert told == ['0] one', '0] tw\ufffd', '12]  100%', '0] three']
+
+
+def test_what_is_to_end_must_be_clear():
+  for words in (['down'], ['down', 'r', '--all']):
+    with pytest.raises(errors.UserError, match='either a run or --all'):
+      tpu.main(words, Google().world())

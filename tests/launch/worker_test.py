@@ -16,8 +16,7 @@ import time
 import fake_cloud
 import pytest
 
-from launch import archive, queued, tick, world
-from launch.chips import parse
+from launch import archive, plan, queued, world
 
 DELETED = -signal.SIGKILL  # how a host ends that the cloud takes away
 BASE = 'gs://b/r/launch/l-1'
@@ -89,7 +88,7 @@ def _make_job(port, topology='v5litepod-4', slices=1, seconds=1000, **more):
   more = {'sha256': 'SHA', 'archive': 'launch/code', 'delete': delete, **more}
   run = argparse.Namespace(name='r', workdir='gs://b/r', config='c')
   run.overrides = ['--a b', "--c='d'"]
-  chips = parse(topology, slices)
+  chips = plan.parse_topology(topology, slices)
   return queued.render_job(to, run, 'l-1', chips, seconds, **more)
 
 
@@ -109,7 +108,7 @@ def _begin(folder, stack, port, started, *codes, number='0', **more):
   env |= {'CODES': f'{folder}/codes{len(started)}'}
   env |= {'CLOUD': f'http://127.0.0.1:{port}'}
   env |= {'BERT_JAX_JOB': text, 'JOB_COMPLETION_INDEX': number} if pod else {}
-  script = pathlib.Path(tick.WORKER).read_text()
+  script = pathlib.Path(queued.WORKER).read_text()
   told = {'startup-script': script, 'agent-worker-number': number, **told}
   told = {'bert-jax-job': text} | told
   program = '' if 'sha256' in more else PROGRAM  # it is to be installed
@@ -165,22 +164,14 @@ def test_program_is_told_to_save_when_it_has_to_end(host, notice):
   assert 'saved' in host.log() and bool(host.cloud.items) != ended
 
 
-def test_the_log_of_the_host_before_goes_on(host):
+def test_log_goes_on_and_a_refused_deletion_is_asked_for_again(host):
   host.cloud.write('gs://b/r/logs/host-0.log', 'of the host before\n')
-  refusals = [503, 503]
-  host.cloud.refuse = lambda method, path: (
-    refusals.pop() if refusals and method == 'GET' and 'logs' in path else 0
-  )
-  assert host(0, minute='9').wait(60) == DELETED
-  assert host.log().startswith('of the host before\n') and not refusals
-
-
-def test_deletion_that_is_refused_is_asked_for_again(host):
   host.cloud.items['r-1', 'z']['states'] = ['PROVISIONING']
   process = host(0)
   wait_for(lambda: len(host.cloud.refused) == 2)
   host.cloud.items['r-1', 'z']['states'] = ['ACTIVE']
   assert process.wait(60) == DELETED
+  assert host.log().startswith('of the host before\n')
 
 
 def test_other_hosts_delete_when_host_0_is_dead(host):
@@ -216,32 +207,14 @@ def test_host_without_a_number_is_no_host_0(host):
   assert host.cloud.items and process.poll() is None  # others come first
 
 
-def test_number_that_comes_late_is_waited_for(host):
-  more = {'tpu-env': "A: 'b'\nMEGASCALE_SLICE_ID: '2'\n"}
-  more = {'topology': 'v5litepod-16', 'slices': 3, 'attributes': more}
-  process = host(1, number=None, minute='99', **more)
-  time.sleep(0.5)
-  assert not host.cloud.objects
-  process.metadata['agent-worker-number'] = '1'
-  wait_for(lambda: 'host 9 of run r' in host.log(9))
-
-
-def test_reason_is_tried_for_minutes_and_told_on_the_console(host, tmp_path):
-  host.cloud.refuse = lambda method, path: 503 * (method == 'POST')
-  assert host(1).wait(120) == DELETED
-  console = (tmp_path / 'home0/console').read_text()
-  assert 'ends with 1' in console
-  assert console.count('bucket does not take the reason: 503') == 10
-
-
 # Starts and the step of the last one that moved on, then, and afterwards.
-STARTS = {'10 7': '11 7', '10 8': '11 8', '10 6': '1 7', '3 9': '4 9'}
-STARTS |= dict.fromkeys(['', '\1', 'a[$(touch x)] 7', '1'], '1 7')
+STARTS = {'10 7': '11 7', '10 6': '1 7', '3 9': '4 9', '': '1 7'}
+STARTS['a[$(touch x)] 7'] = '1 7'
 
 
 @pytest.mark.parametrize('text', STARTS)
 def test_starts_are_counted_until_a_step_forward(text, tmp_path):
-  script, _, _ = pathlib.Path(tick.WORKER).read_text().rpartition('main "$@"')
+  script, _, _ = pathlib.Path(queued.WORKER).read_text().rpartition('main "$@"')
   script += """
     job[launch]=l folder=. && get() { printf %s "$text"; }
     put() { cat "$1"; } && get_step() { echo 7; } && count_start"""
@@ -272,13 +245,6 @@ def test_code_is_installed_with_the_versions_that_came_with_it(host, tmp_path):
   assert install.count('/tree/constraints.txt') == 2
 
 
-def test_other_code_is_not_installed(host):
-  host.cloud.write('gs://b/r/launch/code', b'other')
-  assert host(0, sha256='0' * 64).wait(120) == DELETED
-  assert host.end('crashed-0')[0] == 'reason=crashed'
-  assert 'arguments:' not in host.log()
-
-
 def test_host_that_is_started_again_goes_on_with_its_time(host):
   host.cloud.write(f'{BASE}/deadline-0', f'{time.time() - 1:.0f}\n')
   assert host('hang').wait(60) == DELETED
@@ -297,4 +263,4 @@ def test_pod_ends_with_0_when_done_and_else_with_1(host, tmp_path, codes, code):
 
 @pytest.mark.skipif(not shutil.which('shellcheck'), reason='is not installed')
 def test_script_is_clean_for_shellcheck():
-  assert subprocess.run(['shellcheck', tick.WORKER]).returncode == 0
+  assert subprocess.run(['shellcheck', queued.WORKER]).returncode == 0

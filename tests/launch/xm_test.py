@@ -1,20 +1,13 @@
 """Tests of sweeps with XManager."""
 
-import asyncio
-import sys
-
 import pytest
 
 from launch import xm
 
 
-def parse(*more):
-  words = ['--where=local', '--config=configs/tiny.py', '--workdir=runs']
-  return xm.make_parser().parse_args([*words, *more])
-
-
 def list_runs(*more):
-  return xm.list_runs(parse(*more))
+  words = ['--where=local', '--config=configs/tiny.py', '--workdir=runs']
+  return xm.list_runs(xm.make_parser().parse_args([*words, *more]))
 
 
 def test_sweeps_are_combined_and_each_run_has_its_own_folder(capsys):
@@ -33,9 +26,3 @@ def test_sweeps_are_combined_and_each_run_has_its_own_folder(capsys):
   with pytest.raises(SystemExit):
     list_runs('--sweep=seed=1,')
   assert 'argument --sweep: seed=1, must be FIELD=V' in capsys.readouterr().err
-
-
-def test_without_xmanager_a_sweep_says_what_to_install(monkeypatch):
-  monkeypatch.setitem(sys.modules, 'xmanager', None)
-  with pytest.raises(SystemExit, match='^error: .*xmanager.*pip install xman'):
-    asyncio.run(xm.run_all(parse('--sweep=seed=1')))
