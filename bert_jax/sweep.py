@@ -11,15 +11,12 @@ saves the current run first); runs that are done are not repeated, and a larger
 grid adds runs. Start it once per device or host, with the same --workdir, and
 they share the runs out.
 
-The grid 'glue=all' runs all tasks of GLUE in the folder, and ends with their
-mean and a zip for GLUE's leaderboard.
+The grid 'glue=all' runs all tasks of GLUE in the folder, and ends with their mean.
 
 At the end: a table of the scores on dev by setting, mean and standard deviation
 over the seeds, in --workdir also as results.json. The exit code comes from the
 runs that failed (docs/faults.md).
 """
-
-import os
 
 from absl import flags
 from ml_collections import config_flags
@@ -55,28 +52,13 @@ def main() -> int:
     summary = table.summarise(runs, results)
     files.write_json(path, summary)
   print('\n'.join(['', *table.render(summary), *table.describe_best(summary)]))
-  if summary['glue'] and summary['glue']['tasks']:
-    _submit(directory, summary['glue'], config)
+  glue = summary['glue']
+  if glue and glue['mean'] is not None:
+    print(
+      f'mean over {", ".join(glue["tasks"])} (without WNLI): {glue["mean"]:.4f}'
+    )
   print(f'  {path}')
   return share.report_failures(failed)
-
-
-def _submit(directory, glue, config):
-  """Prints the mean over tasks of GLUE, and writes what its leaderboard takes."""
-  from bert_jax.finetuning import outcome
-  from bert_jax.finetuning.readers import splits
-  from bert_jax.finetuning.readers.glue import LEFT_OUT
-
-  best = {k: x for k, x in glue['tasks'].items() if k != LEFT_OUT}
-  if best:
-    print(f'mean over {", ".join(best)} (without WNLI): {glue["mean"]:.4f}')
-  path = os.path.join(directory, 'submission.zip')
-  runs = {k: os.path.join(directory, x['run']) for k, x in best.items()}
-  missing = outcome.write_leaderboard(path, runs, splits.get_source(config))
-  if missing:
-    print(f'submission.zip lacks {", ".join(missing)}, which GLUE asks for')
-  if missing is not None:
-    print(f'  {path}')
 
 
 def _define_flags():

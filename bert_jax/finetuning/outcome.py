@@ -1,13 +1,8 @@
-"""What every run of fine-tuning leaves: scores, predictions, an export.
-
-Also what GLUE's leaderboard takes: each task's predictions, and a zip of all.
-"""
+"""What every run of fine-tuning leaves: scores, predictions, an export."""
 
 import os
 import re
 import shlex
-import statistics
-import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,11 +19,11 @@ from bert_jax.finetuning import (
   supervised,
   training,
 )
-from bert_jax.finetuning.readers import examples, glue, splits, table_files
+from bert_jax.finetuning.readers import glue, table_files
 from bert_jax.inference import fine_tuned, trained_length
 from bert_jax.interop import hugging_face
 from bert_jax.model import classifier, parameters
-from bert_jax.runtime import cards, files, storage
+from bert_jax.runtime import cards, files
 from bert_jax.trainer import task
 from bert_jax.workdir import fingerprint, log, paths
 
@@ -147,16 +142,6 @@ def _count_words(run, names) -> dict[str, dict]:
   return {'counted_words': scored | about}
 
 
-def _describe_words(words) -> str:
-  scores = [
-    '{} {:.4f} [{:.4f}, {:.4f}]'.format(name, x, *words['intervals'][name])
-    for name, x in words['metrics'].items()
-  ]
-  return (
-    f'gets on dev {", ".join(scores)}, from {words["rows"]:,} training rows'
-  )
-
-
 def _export(run, results) -> str | None:
   """Writes `export/` if transformers has such a model; else returns why not."""
   config, data, params = run.config, run.data, run.params
@@ -197,20 +182,8 @@ def _export(run, results) -> str | None:
 
 
 def _tell(run, results, problem, written: dict[str, str]):
-  named = {'dev': results} | results['other']
-  print('\n'.join(run.task.describe_scores(named)))
-  if results['select'] == 'best':
-    print(
-      f'of step {run.step:,} of {results["steps"]:,}, the best on dev, so dev is '
-      'optimistic (finetuning.select=best)'
-    )
-  if results['problem']:
-    advice = starting.advise(run.config, run.data.splits['train'].size)
-    print(f'WARNING: {results["problem"]}; {advice}')
-  if words := results.get('counted_words'):
-    print(f'counting words {_describe_words(words)}')
-    if words['problem']:
-      print(f'WARNING: {words["problem"]} (docs/finetuning.md#counting-words)')
+  advice = starting.advise(run.config, run.data.splits['train'].size)
+  print('\n'.join(['', *list_findings(run.task, results, f'; {advice}')]))
   for name, meaning in written.items():
     print(f'  {os.path.join(run.workdir, name)}: {meaning}')
   if problem:
@@ -223,6 +196,30 @@ def _tell(run, results, problem, written: dict[str, str]):
     '--input=FILE --output=FILE',
     flush=True,
   )
+
+
+def list_findings(
+  this: supervised.Supervised, results: dict[str, Any], advice: str = ''
+) -> list[str]:
+  """Returns what `results.json` says, as lines for the terminal and the card."""
+  lines = this.describe_scores({'dev': results} | results['other'])
+  if results['select'] == 'best':
+    lines.append(
+      'of step {step:,} of {steps:,}, the best on dev, so dev is optimistic '
+      '(finetuning.select=best)'.format_map(results)
+    )
+  if results['problem']:
+    lines.append(f'WARNING: {results["problem"]}{advice}')
+  if words := results.get('counted_words'):
+    shown = ', '.join(
+      '{} {:.4f} [{:.4f}, {:.4f}]'.format(name, x, *words['intervals'][name])
+      for name, x in words['metrics'].items()
+    )
+    rows = f'{words["rows"]:,} training rows'
+    lines.append(f'counting words gets on dev {shown}, from {rows}')
+    if words['problem']:
+      lines.append(f'WARNING: {words["problem"]}')
+  return lines
 
 
 def make_card(
@@ -241,46 +238,16 @@ def make_card(
   facts = {
     'parameters': parameters,
     'started from': cards.name_paths(config.init_from) or 'random weights',
-    f'{this.counted} to train on': results['counts']['train'],
+    **{f'{this.counted} of {x}': n for x, n in results['counts'].items()},
     'predicts': predicts or ', '.join(f'`{x}`' for x in labels) or 'a number',
     'bert_jax': bert_jax.__version__,
   }
-  about = {
-    'intervals': f'by bootstrap over the {this.unit}s, at least as wide as '
-    "Wilson's; of one seed",
-    'constant': this.constant,
-  }
-  if results['select'] == 'best':
-    about['parameters of'] = (
-      'step {step:,} of {steps:,}, which scored best on dev, so the scores on '
-      'dev are a little too high'.format_map(results)
-    )
-  if results.get('threshold') is not None:
-    about['tuned on dev'] = (
-      f'{this.tuned.format(results["threshold"])}; transformers does not apply '
-      "this `task_specific_params['bert_jax']`"
-    )
-  if words := results.get('counted_words'):
-    about['counting words'] = _describe_words(words)
-  problems = results['problem'], (words or {}).get('problem')
-  if any(problems):
-    about['**warning**'] = '; '.join(filter(None, problems))
-  head = ('split', this.counted, 'metric', 'value', '95 % interval', 'constant')
-  rows = [
-    (
-      split,
-      f'{results["counts"][split]:,}',
-      metric,
-      f'{value:.4f}',
-      '{:.4f} to {:.4f}'.format(*x['intervals'][metric]),
-      f'{x["baseline"][metric]:.4f}',
-    )
-    for split, x in ({'dev': results} | results['other']).items()
-    for metric, value in x['metrics'].items()
-  ]
+  lines = [f'* {x}' for x in list_findings(this, results)]
+  notes = f"""The constant is {this.constant}. Intervals are of 95 %, by bootstrap over \
+the {this.unit}s, of one seed; what was tuned on dev, transformers does not apply."""
   sections = {
     'Model': cards.list_facts(facts),
-    'Evaluation': f'{cards.make_table(head, rows)}\n\n{cards.list_facts(about)}',
+    'Evaluation': '\n'.join([*lines, '', notes]),
     'Loading': cards.show_loading(
       f'AutoModelFor{this.auto}',
       'predict --model=THIS_FOLDER --input=FILE --output=FILE',
@@ -313,50 +280,3 @@ def write_submission(
     folder = os.path.join(workdir, 'submission')
     files.write_folder(folder, list(known.submissions.values()), fill)
   return bool(names)
-
-
-def write_leaderboard(
-  path: str, runs: Mapping[str, str], source: splits.Source
-) -> list[str] | None:
-  """Writes the submissions of {task: directory of its run} as a zip.
-
-  Of WNLI, the commonest class is predicted, if `data.input` has it. Returns which
-  files are missing; None if no run has one, and nothing is written.
-  """
-  texts: dict[str, Any] = {}
-  for key, workdir in runs.items():
-    for name in glue.TASKS[key].submissions.values():
-      file = os.path.join(workdir, 'submission', name)
-      if storage.exists(file):
-        texts[name] = storage.read(file)
-  if not texts:
-    return None
-  if glue.LEFT_OUT in splits.list_glue(source.input):
-    texts |= _predict_commonest(source)
-  wanted = [
-    x for task in glue.TASKS.values() for x in task.submissions.values()
-  ]
-
-  def fill(new):
-    with zipfile.ZipFile(new, 'w', zipfile.ZIP_DEFLATED) as written:
-      for name in (x for x in wanted if x in texts):
-        # Without the time, so that the same predictions are the same bytes.
-        entry = zipfile.ZipInfo(name)
-        written.writestr(entry, texts[name], zipfile.ZIP_DEFLATED)
-
-  files.write_file(path, fill)
-  return [name for name in wanted if name not in texts]
-
-
-def _predict_commonest(source: splits.Source) -> dict[str, str]:
-  """Returns WNLI's file, with the commonest training class, if it has a test."""
-  paths = splits.find_files(source._replace(glue=glue.LEFT_OUT))
-  if 'test' not in paths:
-    return {}
-  train, test = (
-    examples.read_glue(glue.LEFT_OUT, split, paths[split]).units
-    for split in ('train', 'test')
-  )
-  label = statistics.mode(x.label for x in train)
-  lines = ['index\tprediction', *(f'{x.id}\t{label}' for x in test)]
-  return {'WNLI.tsv': '\n'.join(lines) + '\n'}

@@ -107,7 +107,7 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
     files.write_json(path, scored)
     lines = this.describe_scores({os.path.basename(job.given): scored})
     lines += [f'WARNING: {problem}.'] if problem else []
-    print('\n'.join([*lines, f'  {path}: the scores']))
+    print('\n'.join(['', *lines, f'  {path}: the scores']))
   return split.count()
 
 

@@ -115,7 +115,7 @@ def keep_columns(
     written = name in _WRITTEN or name.startswith(_OF_LABEL)
     if name not in table.names or written:
       problem = 'is written' if written else 'is not a column of the input'
-      known = table_files.describe_names(table.path, table.names)
+      known = table_files.describe_names(table.names)
       raise errors.UserError(
         f'--keep: {name!r} {problem}; {table.path} has {known}.'
       )

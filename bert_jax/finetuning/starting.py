@@ -85,10 +85,6 @@ def take_model(
 
 
 def _check_fields(c):
-  if len(c.phases.steps) != 1:
-    raise errors.UserError(
-      f'phases have {len(c.phases.steps)} entries; fine-tuning has one.'
-    )
   for name, wrong, reason in (
     ('data.dir', c.data.dir, 'the data of fine-tuning is in its --workdir'),
     ('data.vocab', c.init_from and c.data.vocab, 'init_from brings its own'),
@@ -105,21 +101,15 @@ def read_models(config: config_dict.ConfigDict) -> list[source.Source]:
   """Reads the models that a run starts from: one, or two that are joined."""
   paths = fine_tuned.list_sources(config)
   models = [source.read(path) for path in paths]
-  for path, model in zip(paths[1:], models[1:], strict=True):
-    theirs, ours = model.config, frozen_features.turn(models[0].config)
-    wrong = [
-      f'{x} is {getattr(theirs, x)}, not {getattr(ours, x)}'
-      for x in _JOINED
-      if getattr(theirs, x) != getattr(ours, x)
-    ]
-    if model.tokenizer != models[0].tokenizer:
-      wrong.append('it has another vocabulary')
-    if len(models) > 2:
-      wrong.append('there is a third model')
-    if wrong:
+  if len(models) > 1:
+    both = frozen_features.turn(models[0].config), models[1].config
+    wrong = [x for x in _JOINED if len({getattr(c, x) for c in both}) > 1]
+    if models[0].tokenizer != models[1].tokenizer:
+      wrong.append('vocabulary')
+    if wrong or len(models) > 2:
       raise errors.UserError(
-        f'the features of {path} cannot be joined to those of {paths[0]}: '
-        f'{"; ".join(wrong)}.'
+        f'init_from={config.init_from} must be two models, which differ only in '
+        f'their direction, not in {", ".join(wrong) or "their number"}.'
       )
   return models
 
@@ -206,28 +196,26 @@ def make_start(
 
 def _take_over(config, labels, new: Any) -> tuple[Any, dict]:
   paths, models = fine_tuned.list_sources(config), read_models(config)
-  if distributed.is_first():
-    for path, one in zip(paths, models, strict=True):
-      transfer.warn_of_long_rows(max(config.phases.seq_length), path, one)
-  model, *beside = models
-  if config.finetuning.features == fine_tuned.NO_FEATURES:
-    model = _add_head(config, labels, model)
-  wanted, words = config.data.vocab_size, model.tokenizer.size
-  gpt = config.finetuning.form == 'gpt'
-  added = len(encode.GPT_TOKENS) if gpt else 0
-  if words + added != wanted:
+  f, vocab_size = config.finetuning, config.data.vocab_size
+  if read_tokenizer(config, models).size != vocab_size:
     raise errors.UserError(
-      f'init_from={config.init_from} has {words:,} words now, {wanted - added:,} '
+      f'init_from={config.init_from} has other words than the {vocab_size:,} '
       'when the data was made; start again in another --workdir.'
     )
+  if distributed.is_first():
+    for path, model in zip(paths, models, strict=True):
+      transfer.warn_of_long_rows(max(config.phases.seq_length), path, model)
+  if f.features == fine_tuned.NO_FEATURES:
+    models = [_add_head(config, labels, models[0])]
   stay_new = fine_tuned.list_new_layers(
-    config.model.num_layers, config.finetuning.reinit_layers
+    config.model.num_layers, f.reinit_layers
   )
-  params, facts = transfer.transfer(model, paths[0], new, wanted, stay_new)
-  for second in beside:
-    params['beside'], facts['beside'] = transfer.transfer(
-      second, paths[1], new['beside'], wanted
-    )
+  params, facts = transfer.transfer(
+    models[0], paths[0], new, vocab_size, stay_new
+  )
+  for path, beside in zip(paths[1:], models[1:], strict=True):
+    made = transfer.transfer(beside, path, new['beside'], vocab_size)
+    params['beside'], facts['beside'] = made
   return params, facts
 
 

@@ -184,7 +184,7 @@ class Supervised(abc.ABC):
 
   def describe_scores(self, named: dict[str, dict]) -> list[str]:
     """Returns {split: its scores} as lines to print."""
-    lines = ['']
+    lines = []
     for split, x in named.items():
       lines += [
         '{} {} {:.4f} [{:.4f}, {:.4f}], a constant gets {:.4f}'.format(

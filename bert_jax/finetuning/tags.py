@@ -23,11 +23,10 @@ class Words(encode.Rows):
 
   positions: np.ndarray  # of each word's first piece in its row, int32 [W]
   word_ends: np.ndarray  # where each row's words end in these, int64 [N]
-  words: list[str]  # W
-  sentence_ends: np.ndarray  # where each sentence ends in `words`, int64
+  sentences: list[conll.Sentence]
 
   def count(self):
-    return len(self.words)
+    return len(self.positions)
 
   def find_words(self, row: int) -> slice:
     return slice(self.word_ends[row - 1] if row else 0, self.word_ends[row])
@@ -46,7 +45,7 @@ class Words(encode.Rows):
 
   def keep(self, kept, rows, outputs, whole=False):
     """Keeps the tags of the words of rows, in an array of all, int32 [W]."""
-    kept = kept or {'chosen': np.zeros(len(self.words), np.int32)}
+    kept = kept or {'chosen': np.zeros(self.count(), np.int32)}
     for row, tags in zip(rows, outputs['tags'][: len(rows)], strict=True):
       words = self.find_words(row)
       kept['chosen'][words] = tags[self.positions[words]]
@@ -84,20 +83,14 @@ class Tags(supervised.Supervised):
   def encode(self, how, content, labels, split=''):
     sentences = content.units
     encoded, positions, word_ends = make_windows(how, sentences)
-    words = Words(
-      encoded,
-      number_tags(content, labels),
-      positions,
-      word_ends,
-      [word for x in sentences for word in x.words],
-      np.cumsum([len(x.words) for x in sentences], dtype=np.int64),
-    )
+    numbers = number_tags(content, labels)
+    words = Words(encoded, numbers, positions, word_ends, sentences)
     begun = sum(x[:2] in ('B', 'B-') for y in sentences for x in y.tags or ())
     return words, {
       'counts': [
         errors.count(len(sentences), 'sentence'),
         errors.count(len({x.document for x in sentences}), 'document'),
-        errors.count(len(words.words), 'word'),
+        errors.count(words.count(), 'word'),
         *([f'{begun:,} entities'] if begun else []),
         errors.count(words.size, 'row'),
         *content.notes,
@@ -126,12 +119,12 @@ class Tags(supervised.Supervised):
       return super().compare(names, labels, split, predicted, train)
     forms = conll.parse_scheme(set(labels))  # BIO, or that of others' models
     bio = [forms.get(x, 'O') for x in labels]
-    counts = count_entities(
-      *(
-        [[bio[i] for i in x] for x in np.split(tags, split.sentence_ends[:-1])]
-        for tags in (split.labels, predicted['chosen'])
-      )
+    ends = np.cumsum([len(x.words) for x in split.sentences])[:-1]
+    truth, chosen = (
+      [[bio[i] for i in x] for x in np.split(tags, ends)]
+      for tags in (split.labels, predicted['chosen'])
     )
+    counts = count_entities(truth, chosen)
     every = sum(counts.values())
     if train is None:
       return {'metrics': score_entities(every)}
@@ -141,15 +134,13 @@ class Tags(supervised.Supervised):
 
   def write_split(self, folder, name, labels, split, predicted):
     """Writes SPLIT.conll: word, tag if known, predicted tag; blank lines."""
-    columns = [split.words]
-    for tags in (split.labels, predicted['chosen']):
-      if tags is not None:
-        columns.append([labels[i] for i in tags])
-    ends = set(split.sentence_ends.tolist())
+    both = (x for x in (split.labels, predicted['chosen']) if x is not None)
+    tags = zip(*([labels[i] for i in x] for x in both), strict=True)
     path = os.path.join(folder, f'{name}.conll')
     with open(path, 'w', encoding='utf-8', newline='\n') as file:
-      for i, row in enumerate(zip(*columns, strict=True), 1):
-        file.write('\t'.join(row) + '\n' + '\n' * (i in ends))
+      for sentence in split.sentences:
+        lines = ('\t'.join((x, *next(tags))) for x in sentence.words)
+        file.writelines(f'{line}\n' for line in (*lines, ''))
 
   def write_given(self, job, content, split, predicted):
     """Writes the lines of the input, each word as `word<tab>tag`."""

@@ -31,7 +31,7 @@ def data(tmp_path_factory):
     rows = [columns, ['a', 'b', known.labels[0]][-len(columns) :]]
     text = ''.join('\t'.join(x) + '\n' for x in rows)
     for split in ('train', 'dev'):
-      (folder / known.files[split]).write_text(text)
+      (folder / f'{split}.tsv').write_text(text)
   for folder, file, text in (
     ('SQuAD', '{}-v1.1.json', json.dumps(SQUAD)),
     ('CoNLL-2003', '{}.conll', 'Ann B-PER\nran O\n'),

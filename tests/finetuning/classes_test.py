@@ -191,11 +191,11 @@ def test_the_export_is_the_run_and_its_card_has_the_scores(finetuned):
   assert found['label2id'] == {'cat': 0, 'dog': 1}
   assert found['problem_type'] == 'single_label_classification'
   card = '\n'.join(made.read_lines(finetuned, 'export', 'README.md'))
-  assert '| dev | 10 | accuracy | 1.0000 | 0.7225 to 1.0000 | 0.5000 |' in card
+  assert '* dev accuracy 1.0000 [0.7225, 1.0000], a constant gets 0.5' in card
   assert '| finetuning.epochs | `8.0` |' in card
   # The animal is a word.
-  assert '| counting words | gets on dev accuracy 1.0000 [0.7225, 1.' in card
-  assert '| **warning** | no better than counting words: acc' in card
+  assert '* counting words gets on dev accuracy 1.0000 [0.7225, 1.' in card
+  assert '* WARNING: no better than counting words: acc' in card
 
 
 @pytest.mark.slow
@@ -388,7 +388,7 @@ def test_a_run_learns_sets_and_its_export_is_the_same_model(run):
   more = described['task_specific_params']['bert_jax']
   assert more['threshold'] == found['threshold']
   card = '\n'.join(made.read_lines(run, 'export', 'README.md'))
-  assert '| tuned on dev | a text has a label if its probability is abo' in card
+  assert '* a text has a label if its probability is above ' in card
   tsv = made.read_lines(run, 'predictions', 'dev.tsv')
   columns = 'id\tlabel\tprediction\tprobability_cat\tprobability_pet'
   assert tsv[0] == columns

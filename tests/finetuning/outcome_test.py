@@ -1,14 +1,12 @@
-"""Tests of what a run leaves, of its model card and of GLUE's submissions."""
+"""Tests of what a run leaves and of its model card."""
 
 import csv
-import zipfile
 
 import pytest
 
 from bert_jax import main, tasks
 from bert_jax.config import recipes
 from bert_jax.finetuning import outcome
-from bert_jax.finetuning.readers import splits
 from bert_jax.runtime import files, storage
 from tests.finetuning import made
 
@@ -78,19 +76,15 @@ BEST = {'select': 'best', 'step': 1500, 'steps': 3000}
 @pytest.mark.parametrize(
   'labels, results, there, absent',
   [
-    ((), {}, 'of numbers, the mean of training |', 'scored best'),
-    (('cat', 'dog'), {}, '| constant | the commonest class of', 'scored best'),
-    (('cat', 'dog'), {}, '`cat`, `dog`', 'scored best'),
+    ((), {}, 'of numbers, the mean of training. Int', 'optimistic'),
+    (('cat', 'dog'), {}, 'The constant is the commonest class of', 'optimistic'),
+    (('cat', 'dog'), {}, '`cat`, `dog`', 'WARNING'),
     ([f'c{i}' for i in range(300)], {}, 'one of 300 classes', 'c299'),
-    (
-      (),
-      {'problem': 'no better'},
-      '| **warning** | no better |',
-      'scored best',
-    ),
-    ((), BEST, 'step 1,500 of 3,000, which scored best on', 'warning'),
+    ((), {'problem': 'no better'}, '\n* WARNING: no better\n', 'optimistic'),
+    ((), BEST, 'step 1,500 of 3,000, the best on dev, so', 'WARNING'),
+    ((), {}, '* dev pearson 0.5000 [0.2500, 0.7500], a constant gets 0.0', '* of'),
   ],
-)
+)  # fmt: skip
 def test_the_card_says_what_the_scores_mean(labels, results, there, absent):
   c = recipes.finetuning()
   c.optimizer.freeze = '^(embeddings|encoder/layer_0)/'
@@ -120,35 +114,3 @@ def test_the_card_says_when_there_is_no_answer():
     results = RESULTS | {'threshold': threshold}
     shown = make_card(c, ('start', 'end'), results, 1000)
     assert (tuned in shown) == (threshold is not None)
-
-
-def test_a_submission_has_the_runs_predictions_and_wnlis_commonest_class(
-  tmp_path,
-):
-  wnli = tmp_path / 'glue' / 'WNLI'
-  wnli.mkdir(parents=True)
-  rows = [f'{i}\ta\tb\t{label}\n' for i, label in enumerate('01001')]
-  head = 'index\tsentence1\tsentence2'
-  (wnli / 'train.tsv').write_text(f'{head}\tlabel\n' + ''.join(rows))
-  (wnli / 'test.tsv').write_text(f'{head}\n7\ta\tb\n3\ta\tb\n')
-  source = splits.Source(str(tmp_path / 'glue'))
-  path, runs = tmp_path / 'submission.zip', {'rte': str(tmp_path / 'run')}
-  assert (
-    outcome.write_leaderboard(str(path), runs, source) is None
-  )  # it had no test files
-  (tmp_path / 'run' / 'submission').mkdir(parents=True)
-  (tmp_path / 'run' / 'submission' / 'RTE.tsv').write_text('best')
-  assert outcome.write_leaderboard(str(path), runs, source) == [
-    *('CoLA.tsv', 'SST-2.tsv', 'MRPC.tsv', 'STS-B.tsv', 'QQP.tsv'),
-    *('MNLI-m.tsv', 'MNLI-mm.tsv', 'AX.tsv', 'QNLI.tsv'),
-  ]
-  with zipfile.ZipFile(path) as written:
-    assert written.namelist() == ['RTE.tsv', 'WNLI.tsv']
-    assert written.read('RTE.tsv') == b'best'
-    wnli_rows = written.read('WNLI.tsv').decode()
-  assert wnli_rows == 'index\tprediction\n7\t0\n3\t0\n'  # three of five are 0
-  before = path.read_bytes()
-  outcome.write_leaderboard(str(path), runs, source)
-  assert path.read_bytes() == before
-  (wnli / 'test.tsv').unlink()
-  assert 'WNLI.tsv' in outcome.write_leaderboard(str(path), runs, source)

@@ -51,7 +51,7 @@ def test_a_model_is_taken_over_except_for_its_heads(tmp_path):
     np.testing.assert_array_equal(x, np.broadcast_to(expected, x.shape))
   assert facts['path'] == path
   c.data.vocab_size = 12
-  with pytest.raises(errors.UserError, match='11 words now, 12 when'):
+  with pytest.raises(errors.UserError, match='other words than the 12 when'):
     starting.make_start(c, ('a', 'b'), None)(new)
 
 
@@ -152,14 +152,16 @@ def test_models_that_differ_are_not_joined(tmp_path):
   words = dataclasses.replace(models.TOKENIZER, lowercase=False)
   d, *_ = made.write_model(tmp_path / 'd', words)
   for joined, message in (
-    ((a, b), 'num_layers is 3, not 2'),
-    ((a, d), 'another vocabulary'),
-    ((a, c), 'kind is ltr, not mlm'),
-    ((c, c), 'kind is ltr, not rtl'),
-    ((a, a, a), 'there is a third model'),
+    ((a, b), 'num_layers'),
+    ((a, d), 'vocabulary'),
+    ((a, c), 'kind'),
+    ((c, c), 'kind'),
+    ((a, a, a), 'their number'),
   ):
     config = make_frozen(','.join(joined), '', 'last')
-    with pytest.raises(errors.UserError, match=f'cannot be joined.*{message}'):
+    with pytest.raises(
+      errors.UserError, match=f'two models, .*, not in {message}'
+    ):
       starting.read_models(config)
 
 
@@ -355,7 +357,6 @@ def test_labels_that_are_all_the_same_are_refused(tmp_path):
     ),
     ({'data.vocab': 'v'}, 'data.vocab=v means nothing here, since init'),
     ({'resize_positions': True}, 'resize_positions=True means nothing here'),
-    ({'phases.steps': (1, 1)}, 'phases have 2 entries; fine-tuning has one'),
     ({'finetuning.reinit_layers': 3}, '=3 is more than the 2 layers'),
   ],
 )

@@ -114,7 +114,7 @@ def test_parts_of_speech_are_scored_word_by_word(tmp_path):
   )
   assert found['classes']['RB']['recall'] == 0
   assert tags.TASK.find_problem(found, chosen) is None
-  assert len(tags.TASK.describe_scores({'dev': found})) == 3
+  assert len(tags.TASK.describe_scores({'dev': found})) == 2
   lines = training.describe(tags.TASK, data.manifest)
   assert '3 plain tags' in lines[0] and 'entities' not in lines[0]
   tags.TASK.write_split(str(tmp_path), 'dev', data.labels, dev, chosen)

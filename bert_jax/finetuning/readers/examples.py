@@ -287,9 +287,9 @@ def _join_columns(table: table_files.Table, name: str, field: str):
 
 def refuse_columns(table: table_files.Table, problem: str, field: str):
   raise errors.UserError(
-    f'{table.path} {problem}; it has '
-    f'{table_files.describe_names(table.path, table.names)}; name one of these '
-    f'by {field}=, if line 1 of the file names its columns.'
+    f'{table.path} {problem}; it has {table_files.describe_names(table.names)}; '
+    f'name one of these by {field}=, if line 1 of the file names its columns, and '
+    'its separator is that of its kind: the comma of .csv, the tab of others.'
   )
 
 

@@ -1,16 +1,14 @@
-"""The tasks of GLUE: files and columns as downloaded, labels, metrics.
+"""The tasks of GLUE: columns as downloaded, labels, metrics.
 
 Labels are in the order in which the leaderboard's data and Hugging Face's hub
-number them. `dev` and `test` may be several files, as MNLI has.
+number them.
 """
 
 import dataclasses
 from collections.abc import Mapping
 
-# Its dev rows contradict its training rows: the paper leaves it out of the mean
-# and predicts the commonest class.
+# Its dev rows contradict its training rows: the paper leaves it out of the mean.
 LEFT_OUT = 'wnli'
-_FILES = {'train': 'train.tsv', 'dev': 'dev.tsv', 'test': 'test.tsv'}
 _ENTAILS = ('entailment', 'not_entailment')
 _BINARY = ('0', '1')
 
@@ -26,11 +24,8 @@ class Glue:
   labels: tuple[str, ...]  # () for a number
   metrics: tuple[str, ...] = ('accuracy',)  # models are compared by the first
   headless: tuple[str, ...] = ()  # columns of files that have no header
-  files: Mapping[str, str] = dataclasses.field(default_factory=_FILES.copy)
-  # Other names of these files, as whoever made the data published them; read if
-  # there is no training file of the usual name.
-  published: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  # {split: file name in a submission}, if it is not just the test set.
+  # {split: its file} and {split: its file in a submission} of further splits.
+  more: Mapping[str, str] = dataclasses.field(default_factory=dict)
   others: Mapping[str, str] | None = None
 
   @property
@@ -50,21 +45,14 @@ TASKS = {
   'sst2': Glue('SST-2', 'sentence', '', 'label', _BINARY),
   'mrpc': Glue(
     *('MRPC', '#1 String', '#2 String', 'Quality', _BINARY, _F1),
-    published={
-      'train': 'msr_paraphrase_train.txt',
-      'test': 'msr_paraphrase_test.txt',
-    },
   ),
   'stsb': Glue('STS-B', *_PAIR, 'score', (), ('pearson', 'spearman')),
   'qqp': Glue('QQP', 'question1', 'question2', 'is_duplicate', _BINARY, _F1),
   'mnli': Glue(
     *('MNLI', *_PAIR, 'gold_label'),
     ('entailment', 'neutral', 'contradiction'),
-    files={
-      'train': 'train.tsv',
-      'dev': 'dev_matched.tsv',
+    more={
       'dev_mismatched': 'dev_mismatched.tsv',
-      'test': 'test_matched.tsv',
       'test_mismatched': 'test_mismatched.tsv',
       # In a folder of its own, beside MNLI's.
       'diagnostic': '../diagnostic/diagnostic.tsv',

@@ -91,7 +91,7 @@ def find_files(source: Source) -> dict[str, str]:
   """Returns {split: path} of a source's input: files, or a folder with them."""
   known, given = find_glue(source.glue), source.input
   if '=' in given and not storage.exists(given):
-    paths = _parse_files(given, known.files if known else _SPLITS)
+    paths = _parse_files(given, (*_SPLITS, *(known.more if known else ())))
   elif known:
     paths = _find_glue_files(known, given)
   else:
@@ -105,8 +105,7 @@ def find_files(source: Source) -> dict[str, str]:
       more = f', only {errors.listing(unread)}' if unread else ''
       problem = f'has no training file{more}'
     raise errors.UserError(
-      f'data.input={given} {problem}; give a folder with '
-      f'{known.files["train"] if known else name}, or '
+      f'data.input={given} {problem}; give a folder with {name}, or '
       'train=FILE,dev=FILE,test=FILE.'
     )
   return paths
@@ -139,15 +138,12 @@ def _find_glue_files(known: glue.Glue, folder: str) -> dict[str, str]:
   inner = os.path.join(folder, known.folder)
   folder = inner if storage.is_folder(inner) else folder
   scheme, mark, rest = folder.rpartition('://')
-  found: dict[str, str] = {}
-  for files in (known.files, known.published):
-    paths = {
-      split: scheme + mark + os.path.normpath(os.path.join(rest, name))
-      for split, name in files.items()
-    }
-    if 'train' not in found:
-      found |= {split: x for split, x in paths.items() if storage.exists(x)}
-  return found
+  paths = {
+    split: scheme + mark + os.path.normpath(os.path.join(rest, name))
+    for split, name in known.more.items()
+  }
+  more = {split: x for split, x in paths.items() if storage.exists(x)}
+  return _find_own_files(folder) | more
 
 
 def _find_own_files(folder: str) -> dict[str, str]:

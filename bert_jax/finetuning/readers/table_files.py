@@ -21,9 +21,6 @@ EXTENSIONS = ('.tsv', '.csv', '.jsonl')
 # Extensions of further files, and which of these they are read like.
 _LIKE = {'.txt': '.tsv', '.json': '.jsonl', '.ndjson': '.jsonl'}
 READ = (*EXTENSIONS, *_LIKE)
-# The separator of a kind of file, and others to look for in a message.
-_TABS = 'the tab', ';|,'
-_SEPARATORS = {'.tsv': _TABS, '.txt': _TABS, '.csv': ('the comma', ';|\t')}
 _BREAKS = '\t', '\n', '\r'  # which a field of a TSV file cannot hold
 
 
@@ -71,19 +68,8 @@ def read(
   return Table(path, tuple(names), rows, skipped)
 
 
-def describe_names(path: str, names: Sequence[str]) -> str:
-  """Returns the columns of a file to print, with a guess at what is wrong."""
-  shown = [x if len(x) < 40 else f'{x[:36]}...' for x in names]
-  kind = text_files.get_extension(path)
-  return errors.listing(shown) + _guess_separator(kind, names)
-
-
-def _guess_separator(kind: str, names: Sequence[str]) -> str:
-  its, others = _SEPARATORS.get(kind, ('', ''))
-  for mark in others:
-    if ''.join(names).count(mark) >= len(names):
-      return f' (is {mark!r} the separator? Of a {kind} file it is {its})'
-  return ''
+def describe_names(names: Sequence[str]) -> str:
+  return errors.listing([x if len(x) < 40 else f'{x[:36]}...' for x in names])
 
 
 def read_text(path: str) -> str:
@@ -126,18 +112,16 @@ def _split_tsv(lines) -> Iterator[tuple[int, list[str]]]:
 def _split_csv(path, lines) -> Iterator[tuple[int, list[str]]]:
   reader = csv.reader(lines, strict=True)
   csv.field_size_limit(2**31 - 1)  # of characters; by default 131,072
-  first, guess = 1, ''  # the line at which a row begins
+  first = 1  # the line at which a row begins
   try:
     for values in reader:
-      if first == 1:
-        guess = _guess_separator('.csv', values)
       yield first, values
       first = reader.line_num + 1
   except csv.Error as error:
     raise errors.UserError(
       f'{path} is not CSV at line {reader.line_num} ({error}); fields with a '
       'comma, a quote or a line feed need quotes around them, and quotes in '
-      f'them are doubled{guess}.'
+      'them are doubled; the separator is the comma.'
     ) from None
 
 
@@ -158,7 +142,7 @@ def _name_values(
         continue
       if not ragged and len(values) != len(names):
         count, known = errors.count(len(values), 'column'), len(names)
-        problem = f'has {count}, not {known} ({describe_names(path, names)})'
+        problem = f'has {count}, not {known} ({describe_names(names)})'
         raise errors.at_line(path, number, f'{problem}; correct that line.')
       yield number, dict(zip(names, values, strict=False))
 

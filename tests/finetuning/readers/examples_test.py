@@ -94,9 +94,17 @@ def test_no_copy_of_a_training_row_is_held_out(tmp_path, copies):
   [
     ('text,klass\nt,a\n', 'csv', "no column 'label'; it has text, klass; name"),
     ('words,label\nt,a\n', 'csv', "no column 'text'; .* by data.text="),
-    ('id;text;label\n1;t;a\n', 'csv', r"is ';' the sep.* Of a .csv .* the com"),
-    ('t,l\n1,2\n', 'tsv', "is ',' the separator.* it is the tab"),
-    ('t;l\n"1";"2"\n', 'csv', "is not CSV at line 2.*is ';' the separator"),
+    (
+      'id;text;label\n1;t;a\n',
+      'csv',
+      'it has id;text;label; .* its separator .*the com',
+    ),
+    ('t,l\n1,2\n', 'tsv', 'it has t,l; .* the tab of others'),
+    (
+      't;l\n"1";"2"\n',
+      'csv',
+      'is not CSV at line 2.* the separator is the comma',
+    ),
     ('text,label\nt,a\nu\n', 'csv', 'line 3 has 1 column, not 2'),
     ('text\tlabel\nt\ta\tb\n', 'tsv', 'line 2 has 3 columns, not 2'),
     ('text,label\nt,a\nu,NA\n', 'csv', 'line 3; .* NA, None, nan, - and their'),

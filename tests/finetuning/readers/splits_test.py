@@ -111,7 +111,7 @@ def test_mnli_has_two_dev_sets_and_the_diagnostics(tmp_path):
   write(tmp_path / 'diagnostic', 'diagnostic.tsv')
   found = splits.find_files(source(tmp_path, glue='mnli'))
   assert list(found) == [
-    'train', 'dev', 'dev_mismatched', 'test', 'diagnostic'
+    'train', 'dev', 'test', 'dev_mismatched', 'diagnostic'
   ]  # fmt: skip
   assert found['diagnostic'] == str(tmp_path / 'diagnostic' / 'diagnostic.tsv')
 
