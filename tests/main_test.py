@@ -13,7 +13,7 @@ from bert_jax import convert, errors, main
 from bert_jax.config import apply_arguments, recipes
 from bert_jax.inference import source
 from bert_jax.interop import hugging_face
-from bert_jax.report import page, runs
+from bert_jax.report import page
 from bert_jax.runtime import storage
 from bert_jax.workdir import log
 from tests import commands, processes
@@ -117,7 +117,7 @@ def test_its_training_goes_on_with_another_config(whole, tmp_path, capfd):
 @pytest.mark.slow
 def test_a_report_shows_the_run(whole, tmp_path):
   workdir, _, _ = whole
-  run = runs.read(str(workdir))
+  run = page.read(str(workdir))
   guesses = [rows for name, rows in run.sections.items() if '[MASK]' in name]
   assert len(guesses) == 5
   assert {rows[-1][0] for rows in guesses} == {30}  # the last checkpoint
@@ -127,7 +127,7 @@ def test_a_report_shows_the_run(whole, tmp_path):
   shutil.rmtree(tmp_path / 'run' / 'data')
   (tmp_path / 'run' / 'data').mkdir()
   shutil.copy(workdir / 'data' / 'manifest.json', tmp_path / 'run' / 'data')
-  sections = runs.read(str(tmp_path / 'run')).sections
+  sections = page.read(str(tmp_path / 'run')).sections
   assert 'vocab.txt' in sections['Guesses'] or 'heldout' in sections['Guesses']
 
 

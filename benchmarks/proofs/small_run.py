@@ -308,7 +308,7 @@ def kill_before_write(step, number, report):
       active.extend([1] * (at == step))
       found = save(checkpoints, at, *args)
       if at == step:
-        checkpoints._manager.wait_until_finished()
+        checkpoints._saver.wait_until_finished()
         active.clear()
         pathlib.Path(report).write_text(json.dumps(len(seen)))
       return found

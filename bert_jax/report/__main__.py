@@ -2,9 +2,8 @@
 
   python -m bert_jax.report --workdir=runs/tiny
 
-The page is one HTML file that needs no network, by default report.html in the
-first directory. Give several, separated by commas, to see them side by side;
-the directory of a sweep is all of its runs. The runs may still be training.
+The page is one HTML file that needs no network. Give several directories to see
+them side by side; that of a sweep is all of its runs. They may still be training.
 Each kept checkpoint guesses the same held-out words, so keep some
 (--config.checkpoint.keep_every) to see what is learnt when.
 """
@@ -22,14 +21,14 @@ def main():
 
   # The runs may be using the accelerators.
   jax.config.update('jax_platforms', 'cpu')
-  from bert_jax.report import page, runs
+  from bert_jax.report import page
   from bert_jax.runtime import files, machine, storage
 
   folders = [storage.resolve(x) for x in flags.FLAGS.workdir or ['']]
   output = flags.FLAGS.output or os.path.join(folders[0], 'report.html')
   machine.keep_programs()
-  workdirs, sweeps = runs.find(folders)
-  text = page.render([runs.read(x) for x in workdirs], sweeps)
+  workdirs, sweeps = page.find(folders)
+  text = page.render([page.read(x) for x in workdirs], sweeps)
   storage.make_folder(os.path.dirname(output))
   # A link is replaced: in a folder from elsewhere it may lead anywhere.
   files.write_text(output, text)

@@ -36,32 +36,20 @@ class Checkpoints:
     checkpoint_reader.drop_noise()
     self._directory = storage.resolve(directory)
     self._keep, self._keep_every = keep, keep_every
+    self._saver = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
     self.best: tuple[int, float] | None = None
-    self._manager = _open(
-      self._directory, ocp.CheckpointManagerOptions(preservation_policy=self)
-    )
-    # Not by Orbax, which does it in a thread: that would go on after `close`,
-    # and in a bucket delete what is saved next under the same name.
-    distributed.first_then_all(
-      'unfinished checkpoints', lambda: _remove_unfinished(self._directory)
-    )
     self.facts: dict = {}
     self.newest: int | None = None
     self.saved = time.monotonic()
     self._before: int | None = None
     self._lay_out = lambda state: state
 
-  def should_preserve(self, checkpoints, *, context) -> list[bool]:
-    """Answers Orbax's question which checkpoints to keep, oldest first."""
-    del context
-    steps = [x.step for x in checkpoints]
-    best = self.best and self.best[0]
-    return [
-      step in steps[-self._keep :]
-      or step == best
-      or (self._keep_every > 0 and step % self._keep_every == 0)
-      for step in steps
-    ]
+    def prepare():
+      storage.make_folder(self._directory)
+      _remove_unfinished(self._directory)
+
+    distributed.first_then_all('unfinished checkpoints', prepare)
+    self._steps = checkpoint_reader.list_steps(self._directory)
 
   def lay_out(self, function: Callable[[Any], Any]):
     """Sets what puts a state on the devices that write its shards."""
@@ -102,13 +90,23 @@ class Checkpoints:
       facts=ocp.args.JsonSave(facts),
     )
     with self._saving():
-      self._manager.save(step, args=args, force=True)
+      self._saver.save(self._path(step), args=args)
     self.newest, self.saved = step, time.monotonic()
     return combined
 
   def _wait(self):
+    """Waits for the last save; deletes the checkpoints that it makes needless."""
     with self._saving():
-      self._manager.wait_until_finished()
+      self._saver.wait_until_finished()
+    if self.newest is None or self.newest in self._steps:
+      return
+    self._steps.append(self.newest)
+    every, kept = self._keep_every, {self.best and self.best[0]}
+    kept |= {x for x in self._steps if every and x % every == 0}
+    for step in [x for x in self._steps[: -self._keep] if x not in kept]:
+      self._steps.remove(step)
+      if distributed.is_first():
+        storage.delete(self._path(step))
 
   @property
   def complete(self) -> int | None:
@@ -124,7 +122,7 @@ class Checkpoints:
     try:
       yield
     except Exception as error:
-      step = self.newest = self._manager.latest_step()
+      step = self.newest = self._steps[-1] if self._steps else None
       with contextlib.suppress(OSError):
         _remove_unfinished(self._directory)  # the disk may be full
       cause = error
@@ -155,11 +153,8 @@ class Checkpoints:
       errors.UserError, OSError: nothing was moved, since all are damaged, or one
         cannot be read or has another state tree, without proof of damage.
     """
-    for name in checkpoint_reader.list_names(self._directory, 'misnamed'):
-      path = os.path.join(self._directory, name)
-      print(f'{path!r} is not named like a checkpoint, and is left alone')
     found, problems = integrity.restore_newest(
-      checkpoint_reader.list_steps(self._directory),
+      self._steps,
       lambda step: restore_step(self._path(step), template),
     )
     if found is None and problems and not start_over:
@@ -169,7 +164,11 @@ class Checkpoints:
         'from step 0 with --config.checkpoint.start_over=True (they are moved '
         'aside).'
       )
-    self._move_aside(problems)
+    distributed.first_then_all(
+      'bad checkpoints', lambda: self._move_aside(problems)
+    )
+    moved = {step for step, _ in problems}
+    self._steps = [step for step in self._steps if step not in moved]
     if found is not None:
       self.newest, best = found[1]['step'], found[1].get('best')
       self.best = best and tuple(best)
@@ -184,20 +183,12 @@ class Checkpoints:
     return os.path.join(self._directory, str(step))
 
   def _move_aside(self, problems):
-    distributed.first_then_all(
-      'bad checkpoints', lambda: self._rename(problems)
-    )
-    if problems:
-      self._manager.reload()
-
-  def _rename(self, problems):
     for step, _ in problems:
-      source = os.path.join(self._directory, str(step))
-      target = os.path.join(self._directory + '_bad', str(step))
+      source, target = self._path(step), f'{self._directory}_bad/{step}'
       number = 1
       while storage.exists(target):
         number += 1
-        target = os.path.join(self._directory + '_bad', f'{step}.{number}')
+        target = f'{self._directory}_bad/{step}.{number}'
       storage.move_folder(source, target, checkpoint_reader.COMMITTED)
       print(f'checkpoint {step} was moved to {target}', flush=True)
 
@@ -214,7 +205,7 @@ class Checkpoints:
       if error is None or isinstance(error, errors.Interrupted):
         raise
     finally:
-      self._manager.close()
+      self._saver.close()
 
 
 def _read_facts(path, step, wanted):
@@ -237,27 +228,6 @@ def _check_shapes(path, wanted):
       name: checkpoint_reader.describe_array(x) for name, x in wanted.items()
     }
     integrity.check_same_tree(path, stored, shapes)
-
-
-def _open(directory, options) -> ocp.CheckpointManager:
-  try:
-    return ocp.CheckpointManager(directory, options=options)
-  except OSError:
-    raise
-  except Exception as error:
-    # It reads the times and metrics of all checkpoints; nothing here uses them.
-    print(
-      f'removing what Orbax noted of the checkpoints in {directory} '
-      f'({errors.first_line(error)}): the arrays do not need them',
-      flush=True,
-    )
-  distributed.first_then_all('metadata', lambda: _remove_metadata(directory))
-  return ocp.CheckpointManager(directory, options=options)
-
-
-def _remove_metadata(directory):
-  for step in checkpoint_reader.list_steps(directory):
-    storage.delete(os.path.join(directory, str(step), '_CHECKPOINT_METADATA'))
 
 
 def restore_step(path: str, template: Any) -> tuple[Any, dict]:
@@ -284,5 +254,5 @@ def restore_step(path: str, template: Any) -> tuple[Any, dict]:
 
 
 def _remove_unfinished(directory):
-  for name in checkpoint_reader.list_names(directory, 'unfinished'):
+  for name in checkpoint_reader.list_unfinished(directory):
     storage.delete(os.path.join(directory, name))

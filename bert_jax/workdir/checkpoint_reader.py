@@ -69,33 +69,25 @@ def list_steps(directory: str) -> list[int]:
   There are none if it does not exist. Orbax would leave out steps that the disk
   cannot read, and a run would start over.
   """
-  return sorted(map(int, list_names(directory, 'complete')))
+  return sorted(map(int, _list_names(directory)[0]))
 
 
-def list_names(directory: str, kind: str) -> list[str]:
-  """Returns the names of 'complete', 'unfinished' or 'misnamed' checkpoints.
+def list_unfinished(directory: str) -> list[str]:
+  """Returns the names of what was left of saves that were cut off."""
+  return _list_names(directory)[1]
 
-  Misnamed are those that only begin like a step, such as 003.
-  """
+
+def _list_names(directory):
+  """Returns the names of complete and of unfinished checkpoints."""
   try:
     names = storage.list_names(directory)
-  except FileNotFoundError:  # nothing was saved in a bucket
-    return []
-  return [name for name in names if _judge(directory, name) == kind]
-
-
-def _judge(directory, name):
-  if _TEMPORARY in name:
-    return 'unfinished'
-  if not name[:1].isdecimal():
-    return ''
-  if not name.isdecimal() or name != str(int(name)):
-    return 'misnamed'
+  except FileNotFoundError:  # nothing was saved
+    names = []
+  steps = [x for x in names if x.isdecimal() and x == str(int(x))]
   # On a disk, what is listed under its final name is complete.
-  if storage.is_remote(directory):
-    path = os.path.join(directory, name)
-    return 'complete' if is_complete(path) else 'unfinished'
-  return 'complete'
+  complete = [x for x in steps if is_complete(os.path.join(directory, x))]
+  cut_off = [x for x in names if _TEMPORARY in x]
+  return complete, cut_off + [x for x in steps if x not in complete]
 
 
 def is_complete(path: str) -> bool:
@@ -191,13 +183,11 @@ def _is_not_orbax(record: logging.LogRecord) -> bool:
 def _show_unraisable(show, unraisable):
   # A failing operation abandons its other reads and writes: coroutines that
   # never began or are ended while waiting, and answers to a loop that is gone.
-  code = getattr(unraisable.object, 'cr_code', None)
-  codes = [code] if code is not None else []
-  if not codes:  # Python 3.14 does not pass the coroutine
-    frames = traceback.walk_tb(unraisable.exc_traceback)
-    codes = [frame.f_code for frame, _ in frames]
-  of_orbax = any('/orbax/' in code.co_filename for code in codes)
-  error = unraisable.exc_value
+  error, places = (
+    unraisable.exc_value,
+    traceback.walk_tb(unraisable.exc_traceback),
+  )
+  of_orbax = any('/orbax/' in x.f_code.co_filename for x, _ in places)
   abandoned = re.search('Event loop is closed|was never awaited', str(error))
   if _is_interrupted(error) or not (of_orbax or abandoned):
     show(unraisable)

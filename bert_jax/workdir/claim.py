@@ -48,21 +48,11 @@ def describe_changes(changed: dict) -> str:
 def _classify(name: str, config) -> str:
   # With this unit, each micro-batch is clipped separately.
   micro = config.optimizer.clip_unit == 'micro_batch'
-  if name == 'phases.accumulate' and micro:
-    return ANOTHER
   # The best checkpoint is among the evaluated ones.
-  if name == 'eval.every' and config.finetuning.select == 'best':
+  best = config.finetuning.select == 'best'
+  if (name == 'phases.accumulate' and micro) or (name == 'eval.every' and best):
     return ANOTHER
-  if name in FIELDS:
-    return FIELDS[name].resume
-  # A field of another version of bert_jax is like the others of its section.
-  section = name.partition('.')[0]
-  kinds = {
-    field.resume
-    for known, field in FIELDS.items()
-    if known.startswith(f'{section}.')
-  }
-  return kinds.pop() if len(kinds) == 1 else ANOTHER
+  return FIELDS[name].resume if name in FIELDS else ANOTHER
 
 
 def _as_json(config) -> dict:
@@ -149,7 +139,7 @@ def pin_sources(
 ) -> config_dict.ConfigDict:
   """Returns a config with the commits of the hub's models in `init_from`.
 
-  A run that has begun keeps those that it began with.
+  A run keeps those that it began with.
   """
   given = config.init_from
   if hub.MODEL not in given:
@@ -167,8 +157,8 @@ def find_changes(
   workdir: str, config: config_dict.ConfigDict
 ) -> dict[str, dict]:
   """Returns {field: {'was': value, 'is': value}} of what has changed."""
-  found = _compare(workdir, config)
-  return {name: x for fields in found.values() for name, x in fields.items()}
+  kinds = _compare(workdir, config).values()
+  return {name: x for fields in kinds for name, x in fields.items()}
 
 
 def adopt(workdir: str, config: config_dict.ConfigDict):
@@ -223,25 +213,24 @@ def check_shared(workdir: str):
   """
   if jax.process_count() == 1:
     return
-  token, path = os.urandom(8), os.path.join(workdir, '.shared')
+  random = np.frombuffer(os.urandom(8), np.uint8)
+  token = multihost_utils.broadcast_one_to_all(random).tobytes()
+  path = os.path.join(workdir, '.shared')
 
   def write():
     storage.make_folder(workdir)
     storage.write(path, token)
 
   def look():
-    found = b''
     with contextlib.suppress(OSError):
-      found = storage.read(path)
-    if found != token:
-      raise errors.UserError(
-        f'{workdir} does not have what host 0 wrote there; give a --workdir '
-        'that all hosts share: gs://BUCKET/NAME, or a shared disk.'
-      )
+      if storage.read(path) == token:
+        return
+    raise errors.UserError(
+      f'{workdir} does not have what host 0 wrote there; give a --workdir '
+      'that all hosts share: gs://BUCKET/NAME, or a shared disk.'
+    )
 
   integrity.agree(write if distributed.is_first() else lambda: None)
-  token = multihost_utils.broadcast_one_to_all(np.frombuffer(token, np.uint8))
-  token = token.tobytes()
   try:
     integrity.agree(look)
   finally:

@@ -30,7 +30,6 @@ _DAMAGE = re.compile(
 _OS_ERROR = 'os_error_code='
 _DETAILS = re.compile(r' \[(tensorstore_spec|os_error_code).*', re.DOTALL)
 _UNREADABLE_TEXT = (json.JSONDecodeError, UnicodeDecodeError, RecursionError)
-_MOST = 200  # characters of another library's message
 
 
 # What `agree` raises on all hosts, the first of them if hosts differ: so if one
@@ -75,9 +74,9 @@ def agree(read: Callable[[], Any]):
 
   All raise the same error, see FAILURES.
   """
-  found = failure = None
+  result = failure = None
   try:
-    found = read()
+    result = read()
   except FAILURES as error:
     failure = error
   kinds = [k for k, kind in enumerate(FAILURES) if isinstance(failure, kind)]
@@ -85,7 +84,7 @@ def agree(read: Callable[[], Any]):
   hosts = enumerate(map(json.loads, texts))
   told = [(k, host, text) for host, (*kinds, text) in hosts for k in kinds]
   if not told:
-    return found
+    return result
   if len(texts) == 1:
     raise failure
   kind, host, text = min(told)
@@ -159,13 +158,11 @@ def _find_different(a: dict, b: dict) -> list[str]:
 
 
 def _shorten(error: BaseException) -> str:
-  """Returns an error's message as one line; the cause is at its end."""
+  """Returns an error's message as one line."""
   lines = _DETAILS.sub('', str(error)).strip().splitlines() or ['']
   text = lines[0].rstrip('.')
   if isinstance(error, _UNREADABLE_TEXT):
     text = f'one of its JSON files is unreadable: {text}'
   if not isinstance(error, OSError | ValueError) or not text:
     text = f'{type(error).__name__} {text}'.strip()
-  if len(text) <= _MOST:
-    return text
-  return f'{text[: _MOST // 4]} ... {text[-_MOST * 3 // 4 :]}'
+  return text

@@ -1,19 +1,35 @@
-"""The log of a run: metrics.jsonl and TensorBoard."""
+"""The log of a run: metrics.jsonl and TensorBoard's event files.
+
+Each record of an event file is an event, a Protocol Buffer, with its length and
+checksums, as in TFRecord files; its fields have the numbers of TensorFlow's
+event.proto and summary.proto. Written by hand, since tensorboardX imports PyTorch
+where that is installed, which takes ten seconds and 750 MB.
+"""
 
 import contextlib
 import json
 import os
+import socket
+import struct
 import tempfile
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from bert_jax import errors
 from bert_jax.runtime import files, storage, workers
-from bert_jax.workdir import event_file, paths
+from bert_jax.weight_files import protobuf, sstable
+from bert_jax.workdir import paths
 
 _SECONDS = 60.0  # between uploads
+_VERSION = b'brain.Event:2'
+# Fields of an event, of its summary, of a value in that, and of a session log.
+_TIME, _STEP, _FILE_VERSION, _SUMMARY, _SESSION_LOG = 1, 2, 3, 5, 7
+_VALUE = 1
+_TAG, _SIMPLE_VALUE = 1, 2
+_STATUS, _START = 1, 1
 
 
 class Mirror:
@@ -71,6 +87,56 @@ class Mirror:
     self._stack.close()
 
 
+class _EventFile:
+  """An event file for events after `step`, which it hides in older ones.
+
+  Each event reaches it at once.
+  """
+
+  def __init__(self, folder: str, step: int):
+    name = (
+      f'events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{step}'
+    )
+    self._file = open(os.path.join(folder, name), 'wb')
+    self._write(_bytes(_FILE_VERSION, _VERSION))
+    restart = _bytes(_SESSION_LOG, _integer(_STATUS, _START))
+    self._write(_integer(_STEP, step + 1) + restart)
+
+  def write(self, step: int, numbers: Mapping[str, float]):
+    """Adds the value of each curve at a step."""
+    values = (
+      _bytes(_TAG, tag.encode())
+      + _key(_SIMPLE_VALUE, 5)
+      + struct.pack('<f', number)
+      for tag, number in numbers.items()
+    )
+    summary = b''.join(_bytes(_VALUE, value) for value in values)
+    self._write(_integer(_STEP, step) + _bytes(_SUMMARY, summary))
+
+  def close(self):
+    self._file.close()
+
+  def _write(self, fields: bytes):
+    event = _key(_TIME, 1) + struct.pack('<d', time.time()) + fields
+    size = struct.pack('<Q', len(event))
+    checksums = (sstable.compute_checksum(part) for part in (size, event))
+    first, second = (struct.pack('<I', value) for value in checksums)
+    self._file.write(size + first + event + second)
+    self._file.flush()
+
+
+def _key(field: int, wire_type: int) -> bytes:
+  return protobuf.encode_varint(field << 3 | wire_type)
+
+
+def _integer(field: int, value: int) -> bytes:
+  return _key(field, 0) + protobuf.encode_varint(value)
+
+
+def _bytes(field: int, value: bytes) -> bytes:
+  return _key(field, 2) + protobuf.encode_varint(len(value)) + value
+
+
 class Log:
   """Writes rows of numbers to `metrics.jsonl` and TensorBoard event files.
 
@@ -88,10 +154,18 @@ class Log:
       self._mirror = Mirror(workdir, [paths.metrics('')])
       self.path = paths.metrics(self._mirror.folder)
       board = paths.tensorboard(self._mirror.folder)
-      self.evaluation = _drop_rows_after(self.path, step)
+      rows = [
+        row
+        for row in read(self.path)
+        if row['step'] < step or (row['step'] == step and row['kind'] != 'eval')
+      ]
+      if os.path.exists(self.path):
+        text = ''.join(f'{json.dumps(row)}\n' for row in rows)
+        files.write_text(self.path, text)
+      self.evaluation = ([x for x in rows if x['kind'] == 'eval'] or [{}])[-1]
       self._file = open(self.path, 'a', encoding='utf-8')
       os.makedirs(board, exist_ok=True)
-      self._board = event_file.EventFile(board, step)
+      self._board = _EventFile(board, step)
 
   def write(self, kind: str, step: int, values: dict):
     """Adds a row.
@@ -189,15 +263,3 @@ def count_seconds(
     seconds += (done - before) / speed if speed else 0
     before = done
   return float(seconds)
-
-
-def _drop_rows_after(path: str, step: int) -> dict:
-  if not os.path.exists(path):
-    return {}
-  kept = [
-    row
-    for row in read(path)
-    if row['step'] < step or (row['step'] == step and row['kind'] != 'eval')
-  ]
-  files.write_text(path, ''.join(f'{json.dumps(row)}\n' for row in kept))
-  return next((row for row in reversed(kept) if row['kind'] == 'eval'), {})

@@ -64,7 +64,7 @@ def test_checkpoints_that_a_bucket_does_not_list_may_be_listed_later(
   ill.status = 503
   for read in (
     lambda: checkpoint.Checkpoints(f'{remote}/c', 3, 0),
-    lambda: checkpoint_reader.list_names(f'{remote}/c', 'unfinished'),
+    lambda: checkpoint_reader.list_unfinished(f'{remote}/c'),
   ):
     with pytest.raises(OSError, match='503'):
       read()

@@ -1,6 +1,5 @@
 """Damaged checkpoints are named and set aside; the one before is used."""
 
-import json
 import os
 import pathlib
 import re
@@ -131,41 +130,17 @@ def test_damage_is_named_and_set_aside(tmp_path, capsys, kind):
 def test_sound_arrays_need_no_metadata(tmp_path):
   write_params(tmp_path)
   os.remove(tmp_path / '2' / 'state' / '_METADATA')
+  for step in '12':
+    (tmp_path / step / '_CHECKPOINT_METADATA').write_text('[' * 100_000)
   assert checkpoint_reader.read(str(tmp_path))[1]['step'] == 2
   assert restore_params(tmp_path)[1]['step'] == 2
 
 
-ODD = {
-  'a time is a word': {'init_timestamp_nsecs': 'x'},
-  'metrics are a word': {'metrics': 'x'},
-  'handlers are a list': {'item_handlers': [1]},
-  'all is a list': [],
-  'brackets': None,
-}
-
-
-@pytest.mark.parametrize('kind', ODD)
-def test_odd_metadata_of_orbax_are_no_obstacle(tmp_path, capsys, kind):
-  """Orbax reads them of all checkpoints, but needs none."""
-  write_params(tmp_path)
-  path, odd = tmp_path / '1' / '_CHECKPOINT_METADATA', ODD[kind]
-  known = json.loads(path.read_text())
-  odd = {**known, **odd} if isinstance(odd, dict) else odd
-  path.write_text('[' * 100_000 if odd is None else json.dumps(odd))
-  assert restore_params(tmp_path)[1]['step'] == 2
-  assert 'the arrays do not need them' in capsys.readouterr().out
-  assert restore_params(tmp_path)[1]['step'] == 2
-  assert capsys.readouterr().out == ''
-
-
 @pytest.mark.parametrize('name', ['003', '3.old'])
-def test_a_folder_that_is_named_like_no_step_is_left_alone(
-  tmp_path, capsys, name
-):
+def test_a_folder_that_is_named_like_no_step_is_left_alone(tmp_path, name):
   write(tmp_path / 'c')
   os.rename(tmp_path / 'c' / '3', tmp_path / 'c' / name)
   assert checkpoint_reader.list_steps(str(tmp_path / 'c')) == [1, 2]
   assert restore(tmp_path / 'c')[1]['step'] == 2
-  assert f"c/{name}' is not named like a checkpoint" in capsys.readouterr().out
   assert sorted(os.listdir(tmp_path / 'c')) == sorted(['1', '2', name])
   assert os.listdir(tmp_path) == ['c']

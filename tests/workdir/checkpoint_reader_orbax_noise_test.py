@@ -16,11 +16,11 @@ from bert_jax.workdir import checkpoint_reader
 @pytest.fixture(autouse=True)
 def shown(monkeypatch):
   """Returns a list that gets the errors that are shown."""
-  found = []
+  texts = []
   monkeypatch.setattr(
-    sys, 'unraisablehook', lambda x: found.append(str(x.exc_value))
+    sys, 'unraisablehook', lambda x: texts.append(str(x.exc_value))
   )
-  return found
+  return texts
 
 
 @types.coroutine

@@ -13,7 +13,6 @@ from bert_jax.parallel import device_mesh
 from bert_jax.runtime import storage
 from bert_jax.trainer.step import TrainState
 from bert_jax.workdir import checkpoint
-from tests import waiting
 
 
 def make_state(step: int) -> dict:
@@ -99,7 +98,7 @@ def restore_params(directory, like: dict | None = None, **kwargs):
 def save_in_background(checkpoints: checkpoint.Checkpoints, step: int):
   """Saves a state and waits, but not by `save`, until that has ended."""
   checkpoints.save(step, make_state(step))
-  waiting.until(lambda: not checkpoints._manager.is_saving_in_progress())
+  checkpoints._saver._async_manager._thread.join()
 
 
 def array_files(directory, step) -> list[str]:

@@ -9,6 +9,7 @@ from tensorboard.backend.event_processing import event_accumulator
 from bert_jax import errors
 from bert_jax.runtime import storage
 from bert_jax.workdir import log
+from tests import environment, processes
 
 
 def write(path, first, steps):
@@ -55,7 +56,7 @@ def test_an_event_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
   said = f'log {tmp_path}/metrics.jsonl: Input/output error'
   with pytest.raises(OSError, match=said):
     with log.Log(str(tmp_path), 0) as rows:
-      monkeypatch.setattr(log.event_file.EventFile, 'write', fail)
+      monkeypatch.setattr(log._EventFile, 'write', fail)
       rows.write('train', 2, {'loss': 8.0})
 
 
@@ -119,3 +120,20 @@ def test_tensorboard_shows_each_step_once(tmp_path):
   assert board.Tags()['scalars'] == ['train/loss']
   curve = [(point.step, point.value) for point in board.Scalars('train/loss')]
   assert curve == [(1, 9.0), (2, 8.0), (9, 1.0)]
+
+
+_CODE = """
+import sys
+from bert_jax.workdir import log
+
+with log.Log(sys.argv[1], 0) as rows:
+  rows.write('train', 1, {'loss': 1.0})
+"""
+
+
+def test_a_log_does_not_import_pytorch(tmp_path):
+  (tmp_path / 'torch.py').write_text('raise SystemExit("PyTorch is imported")')
+  env = environment.for_devices(1)
+  env['PYTHONPATH'] = os.pathsep.join([str(tmp_path), processes.ROOT])
+  done = processes.run_code(_CODE, str(tmp_path), env=env)
+  assert done.returncode == 0, done.stderr
