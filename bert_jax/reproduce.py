@@ -27,7 +27,7 @@ def main() -> int:
   """Runs the command; returns 0 if all runs are done."""
   import jax
 
-  from bert_jax.experiments import claims, plan, share
+  from bert_jax.experiments import claims, grid, share
   from bert_jax.pretraining import training_data
   from bert_jax.runtime import files, lock, storage
 
@@ -38,13 +38,13 @@ def main() -> int:
   table, data = _read_table(given.table, c, file), storage.resolve(given.data)
   if not storage.exists(data):
     raise errors.UserError(f'--data={data} does not exist; name a folder.')
-  cells = plan.list_runs(table, c, file, directory, data)
+  cells = grid.list_runs(table, c, file, directory, data)
   todo = [*dict.fromkeys(run for column in cells.values() for run in column)]
   todo.sort(key=lambda run: (run.config.seed, run.needs != ()))
   for name, column in table.columns.items():
     if (table.rows[0].name, name) not in cells:
       print(f'no {name}: {data} has no {column.folder}')
-  print(plan.describe(todo, directory, given.gflops), flush=True)
+  print(share.describe_work(todo, directory, given.gflops), flush=True)
   if given.dry_run:
     return 0
   share.claim_directory(directory, c, [])  # names of runs have the rest
@@ -62,7 +62,7 @@ def main() -> int:
     for run in (x for x in todo if x.name in results.keys() - counts.keys()):
       folder = os.path.join(directory, run.name)
       counts[run.name] = claims.read_counts(run, folder)
-    done = plan.describe(todo, directory, given.gflops)
+    done = share.describe_work(todo, directory, given.gflops)
     about = f'`{command}`\n\n{done}'
     text = claims.render(table, cells, results, counts, about)
     files.write_text(path, text)

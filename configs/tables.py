@@ -10,8 +10,7 @@ it.
 
 from typing import Any, NamedTuple
 
-from bert_jax.experiments.grid import change
-from bert_jax.experiments.plan import count_flops
+from bert_jax.experiments.grid import change, count_flops
 
 
 class Column(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from bert_jax.experiments import plan
+from bert_jax.experiments import grid
 from bert_jax.experiments.grid import Run
 from bert_jax.finetuning import spans, tags
 from bert_jax.finetuning.readers import conll, splits, squad, table_files
@@ -106,7 +106,7 @@ def render(
   counts: Mapping[str, np.ndarray],
   about: str,
 ) -> str:
-  """Returns the page of a table and of its runs, `plan.list_runs`.
+  """Returns the page of a table and of its runs, `grid.list_runs`.
 
   `finished` and `counts` have results.json and `read_counts` of runs by name;
   `about` is the command and what it costs.
@@ -119,7 +119,7 @@ def render(
     of = [finished[x.name]['metrics'] for x in models if x.name in finished]
     left = sum('plateau_exit_flops' in x for x in of)
     line = [row.name, f'{c.model.num_layers} x {c.model.hidden_size}']
-    line += [f'{plan.count_flops(c):.1e}', f'{left} of {len(of)}']
+    line += [f'{grid.count_flops(c):.1e}', f'{left} of {len(of)}']
     line.append(_average([x['mlm_loss'] for x in of], '.3f'))
     for name, figure in zip(table.columns, row.paper, strict=True):
       if name in there:

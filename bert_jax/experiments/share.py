@@ -22,7 +22,7 @@ from bert_jax import errors, tasks
 from bert_jax.config import to_json
 from bert_jax.experiments import grid
 from bert_jax.runtime import files, lock, signals, storage
-from bert_jax.workdir import claim, paths, status
+from bert_jax.workdir import claim, log, paths, status
 
 _CONFIG, _CLAIM, _OUTPUT = 'sweep.json', '.sweep.lock', 'output.txt'
 _LOOK, _LOOK_REMOTE = 1.0, 15.0  # seconds between looks at others' files
@@ -126,6 +126,24 @@ def work(
         waiting = True
         time.sleep(_LOOK_REMOTE if storage.is_remote(directory) else _LOOK)
   yield results, failed
+
+
+def describe_work(
+  todo: Sequence[grid.Run], directory: str, gflops: float
+) -> str:
+  """Returns a line on the work done and left, at `gflops` GFLOP/s if not 0."""
+  costs = {run: grid.count_flops(run.config) for run in todo}
+  folders = {run: os.path.join(directory, run.name) for run in todo}
+  done = [run for run in todo if read_results(folders[run])]
+  made, seconds = sum(costs[run] for run in done), 0.0
+  for run in done:
+    phases, rows = run.config.phases, log.read(paths.metrics(folders[run]))
+    seconds += log.count_seconds(rows, phases.steps, phases.batch_size)
+  left = sum(costs.values()) - made
+  speed = 1e9 * gflops or (made / seconds if seconds else 0)
+  hours = f', {left / speed / 3600:.2g} hours of training' if speed else ''
+  said = f'{len(done)} of {len(todo)} runs done, {made:.2e} FLOPs; left '
+  return f'{said}{left:.2e} FLOPs{hours}'
 
 
 def report_failures(failed: Mapping[str, int]) -> int:
