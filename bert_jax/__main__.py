@@ -38,10 +38,7 @@ def main():
     print(__doc__, 'commands:', *lines, sep='\n')
   else:
     known = ', '.join(COMMANDS)
-    print(
-      f'error: {name!r} is not a command; give one of {known}.', file=sys.stderr
-    )
-    sys.exit(1)
+    sys.exit(f'error: {name!r} is not a command; give one of {known}.')
 
 
 if __name__ == '__main__':

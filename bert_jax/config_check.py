@@ -17,11 +17,14 @@ def check(c: config_dict.ConfigDict):
   _check_phases(c.phases)
   recipe.check_inputs(c.data)
   readings.get_xla_options(c.compute.xla_options)
-  _check_dropout('finetuning.head_dropout', c.finetuning.head_dropout)
-  steps, warmup = sum(c.phases.steps), c.optimizer.warmup_steps
+  f, bilstm, frozen = c.finetuning, c.model.bilstm, c.optimizer.freeze
+  _check_dropout('finetuning.head_dropout', f.head_dropout)
+  o, steps = c.optimizer, sum(c.phases.steps)
   longest, most = max(c.phases.seq_length), c.model.max_positions
-  pretraining = c.task == 'pretraining'
+  pretraining, classes = c.task == 'pretraining', c.task == 'classification'
   masked = pretraining and c.objective.kind == 'mlm'
+  gpt, features = f.form == 'gpt', f.features != 'none'
+  asked = f'finetuning.features={f.features}'
   _refuse(
     {
       'resize_positions=True means nothing without init_from': (
@@ -33,32 +36,51 @@ def check(c: config_dict.ConfigDict):
         longest > most and (not c.init_from or c.resize_positions)
       ),
       'optimizer.learning_rate=0 is for fine-tuning, which fills it in': (
-        pretraining and not c.optimizer.learning_rate
+        pretraining and not o.learning_rate
       ),
-      f'optimizer.warmup_steps={warmup} leaves none of the {steps} steps for the '
-      'decay': not c.phases.warmups and warmup >= steps and not c.continue_from,
-      f'optimizer.decay_steps={c.optimizer.decay_steps} needs '
-      "optimizer.schedule='wsd', no phases.learning_rates, and at most "
-      f'{steps} of the steps': c.optimizer.decay_steps > steps
-      or (c.optimizer.decay_steps and c.optimizer.schedule != 'wsd')
-      or (c.optimizer.schedule == 'wsd' and c.phases.learning_rates),
-      'continue_from is for pre-training without init_from': c.continue_from
-      and (c.init_from or not pretraining),
+      f'optimizer.warmup_steps={o.warmup_steps} leaves none of the {steps} steps '
+      'for the decay': (
+        not c.phases.warmups and o.warmup_steps >= steps and not c.continue_from
+      ),
+      f'optimizer.decay_steps={o.decay_steps} needs optimizer.schedule=wsd, no '
+      f'phases.learning_rates, and at most {steps} of the steps': (
+        o.decay_steps > steps
+        or (o.decay_steps and o.schedule != 'wsd')
+        or (o.schedule == 'wsd' and c.phases.learning_rates)
+      ),
+      'continue_from is for pre-training without init_from': (
+        c.continue_from and (c.init_from or not pretraining)
+      ),
       'compute.last_layer=predicted is for pre-training with masked tokens; '
       'auto computes the last layer everywhere else': (
         c.compute.last_layer == 'predicted' and not masked
       ),
-      f'model.bilstm={c.model.bilstm} means nothing in pre-training': (
-        pretraining and c.model.bilstm
+      f'model.bilstm={bilstm} means nothing in pre-training': (
+        pretraining and bilstm
+      ),
+      f'finetuning.metrics is for classification, not for {c.task}': (
+        f.metrics and not classes
+      ),
+      'finetuning.multi_label=True is for task=classification, without '
+      'finetuning.glue, regression, metrics and form=gpt': (
+        f.multi_label
+        and (gpt or f.glue or f.regression or f.metrics or not classes)
+      ),
+      'finetuning.form=gpt is for classification without model.bilstm, not for '
+      f'{c.task} with model.bilstm={bilstm}': gpt and (not classes or bilstm),
+      f'{asked} is for classification and tagging, not for {c.task}': (
+        features and c.task not in ('classification', 'tagging')
+      ),
+      f'{asked} needs model.bilstm, such as 768, to read them': (
+        features and not bilstm
+      ),
+      f'{asked} freezes the model, so finetuning.form must be bert and '
+      'finetuning.reinit_layers 0': features and (gpt or f.reinit_layers),
+      f'optimizer.freeze={frozen!r} is not a regular expression': (
+        not _is_expression(frozen)
       ),
     }
   )
-  _check_finetuning(c.task, c.finetuning, c.model.bilstm)
-  try:
-    re.compile(c.optimizer.freeze)
-  except re.error as error:
-    text = f'optimizer.freeze={c.optimizer.freeze!r}'
-    _fail(f'{text} is not a regular expression ({error})')
 
 
 def check_model(c: config_dict.ConfigDict):
@@ -89,37 +111,33 @@ def _check_phases(phases):
     for name, values in phases.items()
     if values or name not in ('learning_rates', 'warmups')
   }
-  if len(set(counts.values())) != 1 or not counts['steps']:
-    _fail(f'phases need one entry per phase in every field, got {counts}')
-  if bool(rates) != bool(warmups):
-    _fail(
-      f'phases.learning_rates={rates} and phases.warmups={warmups} need each '
-      'other'
-    )
+  one_each = len({*counts.values()}) == 1 and counts['steps']
   most, total = FIELDS['phases.steps'].allowed.most, sum(phases.steps)
-  if total > most:
-    _fail(f'phases.steps={phases.steps} add up to {total}, the most is {most}')
-  for batch, parts in zip(phases.batch_size, phases.accumulate, strict=True):
-    if batch % parts:
-      _fail(
-        f'phases.batch_size={batch} is not divisible by '
-        f'phases.accumulate={parts}'
-      )
-  for length, most in zip(
-    phases.seq_length, phases.max_predictions, strict=True
-  ):
-    if most > length:
-      _fail(
-        f'phases.max_predictions={most} is more than the '
-        f'phases.seq_length={length} tokens of a sequence'
-      )
-  if rates and not rates[0]:
-    _fail(f'phases.learning_rates={rates} must not begin with 0')
-  if any(w and not rate for rate, w in zip(rates, warmups, strict=True)):
-    _fail(
+  _refuse(
+    {
+      f'phases need one entry per phase in every field, got {counts}': (
+        not one_each
+      ),
+      f'phases.learning_rates={rates} and phases.warmups={warmups} need each '
+      'other': bool(rates) != bool(warmups),
+      f'phases.steps={phases.steps} add up to {total}, the most is {most}': (
+        total > most
+      ),
+      f'phases.batch_size={phases.batch_size} is not divisible by '
+      f'phases.accumulate={phases.accumulate}': any(
+        map(int.__mod__, phases.batch_size, phases.accumulate)
+      ),
+      f'phases.max_predictions={phases.max_predictions} is more than the '
+      f'phases.seq_length={phases.seq_length} tokens of a sequence': any(
+        map(int.__gt__, phases.max_predictions, phases.seq_length)
+      ),
+      f'phases.learning_rates={rates} must not begin with 0': (
+        rates and not rates[0]
+      ),
       f'phases.warmups={warmups} must be 0 where phases.learning_rates={rates} '
-      'is 0'
-    )
+      'is 0': any(w and not x for x, w in zip(rates, warmups, strict=False)),
+    }
+  )
   for rate, warmup, steps in readings.list_decays(phases) if rates else ():
     if warmup >= steps:
       _fail(
@@ -138,33 +156,11 @@ def _check_dropout(name, rate):
     )
 
 
-def _check_finetuning(task, f, bilstm):
-  """Checks the fields of several labels, and of the paper's baselines."""
-  gpt, frozen = f.form == 'gpt', f.features != 'none'
-  others = gpt or f.glue or f.regression or f.metrics
-  classes = task == 'classification'
-  asked = f'finetuning.features={f.features}'
-  _refuse(
-    {
-      f'finetuning.metrics is for classification, not for {task}': (
-        f.metrics and not classes
-      ),
-      'finetuning.multi_label=True is for task=classification, without '
-      'finetuning.glue, regression, metrics and form=gpt': (
-        f.multi_label and (others or not classes)
-      ),
-      'finetuning.form=gpt is for classification without model.bilstm, not for '
-      f'{task} with model.bilstm={bilstm}': gpt and (not classes or bilstm),
-      f'{asked} is for classification and tagging, not for {task}': (
-        frozen and task not in ('classification', 'tagging')
-      ),
-      f'{asked} needs model.bilstm, such as 768, to read them': (
-        frozen and not bilstm
-      ),
-      f'{asked} freezes the model, so finetuning.form must be bert and '
-      'finetuning.reinit_layers 0': frozen and (gpt or f.reinit_layers),
-    }
-  )
+def _is_expression(text) -> bool:
+  try:
+    return bool(re.compile(text))
+  except re.error:
+    return False
 
 
 def _refuse(rules):

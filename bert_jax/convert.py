@@ -46,43 +46,34 @@ def _define_flags():
   flags.mark_flags_as_required(['from', 'to'])
 
 
-def _choose(loaded: source.Source, model: str | None) -> dict:
-  """Returns the parameters to write: of all heads that fit, if not named."""
-  held = rename.list_parts(loaded.params)
-  if model is None:
-    fits = (name for name in _MODELS if set(_MODELS[name][0]) <= set(held))
-    model = next(fits)
-  needed, taken = _MODELS[model]
-  if lacking := [part for part in needed if part not in held]:
-    raise errors.UserError(
-      f'the source lacks {" and ".join(lacking)}, which --model={model} needs; '
-      'leave --model out to write what there is.'
-    )
-  return rename.keep_parts(loaded.params, {*needed, *taken})
-
-
 def main():
   # The accelerator may be busy with training.
   jax.config.update('jax_platforms', 'cpu')
-  given = flags.FLAGS
-  # `from` is a Python keyword.
-  path, target, lines = given['from'].value, given.to, []
-  loaded = source.read(path, given.step)
+  f = flags.FLAGS
+  path, lines = f['from'].value, []  # a Python keyword
+  loaded = source.read(path, f.step)
   config, report, card = loaded.config, loaded.report, None
-  if given.activation and config.activation not in _ACTIVATIONS:
-    raise errors.UserError(
-      f'--activation={given.activation} is for models with '
-      f'{" or ".join(_ACTIVATIONS)}, and the source has {config.activation}; '
-      'leave --activation out.'
-    )
-  if given.activation and given.activation != config.activation:
+  was, asked = config.activation, f.activation or config.activation
+  if asked != was:
+    if was not in _ACTIVATIONS:
+      raise errors.UserError(
+        f'--activation={asked} is for models with {" or ".join(_ACTIVATIONS)}, '
+        f'and the source has {was}; leave --activation out.'
+      )
     lines.append(
-      f'activation: {config.activation} in the source, {given.activation} as '
-      'written (--activation)'
+      f'activation: {was} in the source, {asked} as written (--activation)'
     )
-    config = dataclasses.replace(config, activation=given.activation)
-  params = _choose(loaded, given.model)
-  head = loaded.head if given.model is None else None
+    config = dataclasses.replace(config, activation=asked)
+  held = rename.list_parts(loaded.params)
+  fits = (name for name in _MODELS if {*_MODELS[name][0]} <= {*held})
+  needed, taken = _MODELS[f.model or next(fits)]  # all heads that there are
+  if lacking := [part for part in needed if part not in held]:
+    raise errors.UserError(
+      f'the source lacks {" and ".join(lacking)}, which --model={f.model} needs; '
+      'leave --model out to write what there is.'
+    )
+  params = rename.keep_parts(loaded.params, {*needed, *taken})
+  head = None if f.model else loaded.head
   if loaded.step is not None and loaded.head is None:
     try:
       run, _ = paths.split_step(path)
@@ -90,9 +81,9 @@ def main():
     except errors.UserError as error:
       lines.append(f'no model card: {error}')
   about = card, head, loaded.trained_length
-  hugging_face.export(target, params, config, loaded.tokenizer, *about)
+  hugging_face.export(f.to, params, config, loaded.tokenizer, *about)
   parts = rename.list_parts(params)
-  dropped = [x for x in rename.list_parts(loaded.params) if x not in parts]
+  dropped = [x for x in held if x not in parts]
   dropped += ['classifier'] if loaded.head is not head else []
   slots = [name for name in report.left_over if google.is_slot(name)]
   rest = [name for name in report.left_over if not google.is_slot(name)]
@@ -104,7 +95,7 @@ def main():
   ):
     if names:
       lines.append(f'{title} ({len(names)}): {errors.listing(names, most)}')
-  print('\n  '.join([f'wrote {target}, from {loaded.origin}', *lines]))
+  print('\n  '.join([f'wrote {f.to}, from {loaded.origin}', *lines]))
 
 
 if __name__ == '__main__':

@@ -23,12 +23,11 @@ class UserError(ValueError):
 
 
 class Interrupted(BaseException):
-  """SIGINT or SIGTERM asked the program to stop.
+  """A signal asked the program to stop.
 
   Not an Exception, so that `except Exception` does not catch it.
 
   Attributes:
-    signum: the signal's number; the exit code is 128 + signum, as in a shell.
     everywhere: whether all hosts of the run stop.
   """
 
@@ -45,27 +44,16 @@ def get_exit_code(error: BaseException) -> int:
   return MISTAKE if isinstance(error, UserError) else OTHER
 
 
-def find_cause(error: BaseException) -> BaseException:
-  """Returns the error that an error was raised from, through all layers."""
-  while error.__cause__ is not None:
-    error = error.__cause__
-  return error
-
-
 @contextlib.contextmanager
 def explaining(
   what: str,
   advice: str = '',
   kinds: type[Exception] | tuple[type[Exception], ...] = OSError,
 ) -> Iterator[None]:
-  """Turns errors of the body, such as of a wrong path, into UserErrors.
+  """Turns errors of the body, of these kinds, into 'WHAT: the reason; ADVICE'.
 
-  What a disk, a network or a bucket raises that is ill or full stays an OSError.
-
-  Args:
-    what: what failed, such as 'cannot read x'.
-    advice: what to do about a wrong path, with a full stop.
-    kinds: the errors; a UserError stays as it is.
+  A wrong path and what is no OSError become UserErrors; what a disk, a network
+  or a bucket raises that is ill or full stays an OSError.
   """
   try:
     yield
@@ -89,11 +77,7 @@ def within(place: str) -> Iterator[None]:
 
 
 def at_line(path: str, line: int, problem: str) -> UserError:
-  """Returns the error that something is wrong with a line of a user's file.
-
-  >>> str(at_line('a.csv', 3, 'has no label; give it one.'))
-  'a.csv: line 3 has no label; give it one.'
-  """
+  """Returns the error that something is wrong with a line of a user's file."""
   return UserError(f'{path}: line {line} {problem}')
 
 
@@ -128,10 +112,7 @@ def get_message(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-  """Returns a library's error message, for use within one of ours.
-
-  It is the first line without a full stop, truncated if it is very long.
-  """
+  """Returns the first line of a message, for use within one of ours."""
   line = get_message(error).splitlines()[0]
   more = '...' if len(line) > _MAX_LINE else ''
   return line[:_MAX_LINE].rstrip('.') + more

@@ -20,7 +20,6 @@ may also be given as arguments, each in quotes. Line i, from 0, becomes in the
 draws where each token looks. Layers and heads count from 0.
 """
 
-import functools
 import zipfile
 from collections.abc import Iterable
 
@@ -75,7 +74,6 @@ def _define_flags():
   layers = [*hidden_states.LAYERS]
   flags.DEFINE_enum('layers', 'last', layers, 'Layers to write, see above.')
   flags.DEFINE_boolean('attention', False, 'Write attention maps too.')
-  flags.DEFINE_integer('batch_size', 32, 'Sentences per batch.', 1)
   flags.DEFINE_string('attention_plot', None, 'The .png of one sentence.')
   flags.DEFINE_integer('layer', -1, 'Layer to draw, from 0; -1 is the last.')
   flags.DEFINE_integer('head', None, 'Head to draw, from 0; by default all.')
@@ -83,44 +81,45 @@ def _define_flags():
 
 
 def main(argv: list[str]):
-  f = flags.FLAGS
-  _check_flags(f, argv[1:])
-  name, lines = f.input or 'the sentences', argv[1:]
+  f, name, lines = flags.FLAGS, 'the sentences', argv[1:]
+  _check_flags(f, lines)
   if f.input:
-    lines = table_files.read_text(f.input).removesuffix('\n').split('\n')
+    name = f.input
+    lines = table_files.read_text(name).removesuffix('\n').split('\n')
   texts = split_lines(lines if lines != [''] else [], name)
   model = source.read(f.model)
   rows = [model.tokenizer.encode(*text)['input_ids'] for text in texts]
   flat = [text for row in texts for text in row]
   unknown.tell(model.tokenizer, np.concatenate(rows), flat, name)
   trained_length.warn(model, map(len, rows))
-  find = functools.partial(hidden_states.extract, *model[:3], texts)
   if f.output:
-    features = find(f.layers, f.attention, f.batch_size)
-    files.write_file(f.output, lambda new: write(new, features, len(texts)))
+    found = hidden_states.extract(*model[:3], texts, f.layers, f.attention)
+    files.write_file(f.output, lambda new: write(new, found, len(texts)))
     print(f'wrote {f.output}: {errors.count(len(texts), "sentence")}')
   if f.attention_plot:
-    [sentence] = find('last', attention=True)
+    [one] = hidden_states.extract(*model[:3], texts, 'last', attention=True)
     layer = range(model.config.num_layers)[f.layer]
     heads = range(model.config.num_heads)
     maps = {
-      f'layer {layer}, head {head}': sentence.attention[layer, head]
+      f'layer {layer}, head {head}': one.attention[layer, head]
       for head in (heads if f.head is None else [heads[f.head]])
     }
-    attention_plot.draw(f.attention_plot, sentence.tokens, maps)
-    print(f'wrote {f.attention_plot}: {" ".join(sentence.tokens)}')
+    attention_plot.draw(f.attention_plot, one.tokens, maps)
+    print(f'wrote {f.attention_plot}: {" ".join(one.tokens)}')
 
 
 def _check_flags(f, sentences):
+  beside = {
+    'output': ('layers', 'attention'),
+    'attention_plot': ('layer', 'head'),
+  }
+  for needed, names in beside.items():
+    if idle := [x for x in names if f[x].present and not f[needed].value]:
+      raise errors.UserError(f'--{idle[0]} needs --{needed}; give that, too.')
   if not f.output and not f.attention_plot:
     raise errors.UserError(
-      '--output is missing; name a .npz to write, or a picture with '
-      '--attention_plot.'
+      'give --output=FILE.npz or --attention_plot=FILE.png.'
     )
-  for name in ('layers', 'attention', 'batch_size'):
-    cli.require_beside(name, 'output')
-  for name in ('layer', 'head'):
-    cli.require_beside(name, 'attention_plot')
   if bool(f.input) == bool(sentences):
     raise errors.UserError(
       'give sentences either in a file, --input, or as arguments in quotes.'
@@ -128,11 +127,9 @@ def _check_flags(f, sentences):
   if f.input and f.output:
     cli.require_other(f.output, f.input)
   if f.attention_plot:
-    cards.import_matplotlib()
+    cards.import_matplotlib()  # or says what to install
     if len(sentences) != 1:
-      raise errors.UserError(
-        '--attention_plot draws one sentence; give it as an argument, in quotes.'
-      )
+      raise errors.UserError('--attention_plot draws one sentence, in quotes.')
 
 
 if __name__ == '__main__':

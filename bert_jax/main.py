@@ -31,7 +31,7 @@ def run(config: config_dict.ConfigDict, workdir: str):
   from bert_jax.config import to_json
   from bert_jax.parallel import agreement, distributed
   from bert_jax.trainer import fit
-  from bert_jax.workdir import claim
+  from bert_jax.workdir import claim, status
 
   task = tasks.get(config)
   config_check.check(config)
@@ -42,28 +42,20 @@ def run(config: config_dict.ConfigDict, workdir: str):
   fit.check_devices(config)
   claim.check_shared(workdir)
   with contextlib.ExitStack() as stack:
-    status = _claim(task, config, workdir, stack)
-    config, data = _prepare(task, config, workdir, status)
+    told = status.Status()
+    if distributed.is_first():
+      stack.enter_context(claim.claim(workdir, config))
+      fit.check_disk(config, task.make_objective(config), workdir)
+      phases = config.phases.steps
+      told = status.Status(workdir, sum(phases), len(phases))
+      stack.enter_context(told)
+    config, data = _prepare(task, config, workdir, told)
     made = task.make_task(config, data)
     agreement.check_same(made.facts)
-    trained = fit.fit(config, made, workdir, status)
+    trained = fit.fit(config, made, workdir, told)
     distributed.first_then_all(
       'export', lambda: task.finish(config, data, workdir, *trained)
     )
-
-
-def _claim(task, config, workdir, stack):
-  """Claims the working directory for this run, until `stack` is closed."""
-  from bert_jax.parallel import distributed
-  from bert_jax.trainer import fit
-  from bert_jax.workdir import claim, status
-
-  if not distributed.is_first():
-    return status.Status()
-  stack.enter_context(claim.claim(workdir, config))
-  fit.check_disk(config, task.make_objective(config), workdir)
-  phases = config.phases.steps
-  return stack.enter_context(status.Status(workdir, sum(phases), len(phases)))
 
 
 def _prepare(task, config, workdir, status):

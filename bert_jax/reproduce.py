@@ -35,7 +35,12 @@ def main() -> int:
   given, flag = flags.FLAGS, flags.FLAGS['config']
   c, directory = given.config, storage.resolve(given.workdir)
   file = config_flags.get_config_filename(flag)
-  table, data = _read_table(given.table, c, file), storage.resolve(given.data)
+  path = os.path.join(os.path.dirname(file.partition(':')[0]), 'tables.py')
+  tables = runpy.run_path(path)['get_tables'](c)
+  if given.table not in tables:
+    known = ', '.join(tables)
+    raise errors.UserError(f'--table={given.table} is not one of {known}.')
+  table, data = tables[given.table], storage.resolve(given.data)
   if not storage.exists(data):
     raise errors.UserError(f'--data={data} does not exist; name a folder.')
   cells = grid.list_runs(table, c, file, directory, data)
@@ -69,15 +74,6 @@ def main() -> int:
     print(done, flush=True)
   print(path)
   return share.report_failures(failed)
-
-
-def _read_table(name, c, file):
-  """Returns a table of the tables.py beside the config `c` in `file`."""
-  path = os.path.join(os.path.dirname(file.partition(':')[0]), 'tables.py')
-  tables = runpy.run_path(path)['get_tables'](c)
-  if name not in tables:
-    raise errors.UserError(f'--table={name} is not one of {", ".join(tables)}.')
-  return tables[name]
 
 
 def _define_flags():

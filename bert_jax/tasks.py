@@ -1,16 +1,15 @@
 """The tasks by name, the values of `config.task`.
 
 CONTRIBUTING.md says how to add a task of fine-tuning. Any other needs a package
-beside `finetuning/`, with a line in the layers of setup.cfg; a
-`trainer.$1.Objective` and a `trainer.$1.Task`; a `Definition` below; and its fields
-in `config/fields.py`. Batches are dicts of arrays [B, ...] with at least `input_mask`,
+beside `finetuning/`, with a line in the layers of setup.cfg; an `Objective` and a
+`Task` of `trainer/task.py`; a `Definition` below; and its fields in
+`config/fields.py`. Batches are dicts of arrays [B, ...] with at least `input_mask`,
 by which tokens are counted. Nothing in `trainer/` names a task or a metric.
 """
 
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
 
 from ml_collections import config_dict
 
@@ -33,31 +32,35 @@ from bert_jax.pretraining import (
   pretrain,
   training_data,
 )
-from bert_jax.trainer import task
 
 
 @dataclasses.dataclass(frozen=True)
 class Definition:
-  """The functions of a task that `bert_jax.main` calls, in this order."""
+  """The functions of a task that `bert_jax.main` calls, in this order.
 
-  # (config, workdir) -> config, with the fields that follow from the model that it
-  # starts from; a resumed run must get the same values if that model is gone.
-  take_model: Callable[[Any, str], Any]
-  # (config), where nothing may be written, unlike in `prepare`, which one process
-  # calls: errors.UserError if data cannot be made from the files.
-  check_input: Callable[[Any], None]
-  prepare: Callable[[Any, str], None]
-  open: Callable[
-    [Any, str], Any
-  ]  # (config, workdir) -> data, or their directory
-  # (config, data, workdir) -> config, with what follows from the data; it is printed,
-  # compared among hosts and saved.
-  complete: Callable[[Any, Any, str], Any]
-  make_task: Callable[[Any, Any], task.Task]  # (config, data)
-  # (config, data, workdir, parameters, predictions, step), see `trainer.$1`; in one
-  # process.
-  finish: Callable[[Any, Any, str, Any, dict, int], None]
-  make_objective: Callable[[Any], task.Objective]  # (config), without data
+  Attributes:
+    take_model: (config, workdir) -> config, with the fields that follow from the
+      model that it starts from; a resumed run must get the same values if that
+      model is gone.
+    check_input: (config): errors.UserError if data cannot be made from the files;
+      writes nothing.
+    prepare: (config, workdir), in one process.
+    open: (config, workdir) -> data, or their directory.
+    complete: (config, data, workdir) -> config, with what follows from the data;
+      it is printed, compared among hosts and saved.
+    make_task: (config, data) -> `trainer.task.Task`.
+    finish: (config, data, workdir, parameters, predictions, step), in one process.
+    make_objective: (config) -> `trainer.task.Objective`, without data.
+  """
+
+  take_model: Callable
+  check_input: Callable
+  prepare: Callable
+  open: Callable
+  complete: Callable
+  make_task: Callable
+  finish: Callable
+  make_objective: Callable
 
 
 def _take_model(config, workdir: str):

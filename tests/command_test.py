@@ -36,10 +36,9 @@ def test_a_command_gets_its_flags():
   assert printed.startswith(text)
 
 
-def test_an_unknown_command_is_one_line(monkeypatch, capsys):
+def test_an_unknown_command_is_one_line(monkeypatch):
   monkeypatch.setattr(sys, 'argv', ['bert_jax', 'fil_mask'])
   with pytest.raises(SystemExit) as end:
     commands.main()
-  assert end.value.code == 1
   said = "error: 'fil_mask' is not a command; give one of main, data.vocab, "
-  assert capsys.readouterr().err.startswith(said)
+  assert end.value.code.startswith(said)

@@ -53,18 +53,12 @@ def test_the_command_writes_features_and_draws(tmp_path, capsys):
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
-    ('--model=x a', '--output is missing; name a .npz'),
+    ('--model=x a', 'give --output=FILE.npz or --attention_plot=FILE.png'),
     ('--model=x --output=x', 'either in a file, --input, or as arg'),
     ('--model=none --output=x a', 'none is neither a folder nor a checkpoint'),
-    ('--model=x --attention_plot=x a b', 'draws one sentence; give'),
-    (
-      '--model=x --output=x --layer=1 a',
-      '--layer does nothing without --attention_plot; give that too, or leave',
-    ),
-    ('--model=x --output=x --head=0 a', '--head does nothing without --att'),
-    ('--model=x --attention_plot=x --layers=all a', '--layers does nothing'),
-    ('--model=x --attention_plot=x --attention a', '--attention does not'),
-    ('--model=x --attention_plot=x --batch_size=2 a', '--batch_size does no'),
+    ('--model=x --attention_plot=x a b', 'draws one sentence, in quotes'),
+    ('--model=x --output=x --head=0 a', '--head needs --attention_plot; give'),
+    ('--model=x --attention_plot=x --attention a', '--attention needs --outp'),
   ],
 )
 def test_a_wrong_command_is_explained(arguments, message):

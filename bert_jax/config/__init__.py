@@ -8,15 +8,15 @@ from bert_jax.config.fields import (
   get_meanings,
   model_config,
 )
+from bert_jax.config.readings import (
+  flatten,
+  to_json,
+  unflatten,
+)
 from bert_jax.config.recipes import (
   SIZES,
   describe,
   finetuning,
   pretraining,
   read_size,
-)
-from bert_jax.config.serialization import (
-  flatten,
-  to_json,
-  unflatten,
 )

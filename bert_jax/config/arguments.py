@@ -8,7 +8,7 @@ from absl import flags
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.config import recipes, serialization
+from bert_jax.config import readings, recipes
 from bert_jax.config.declaration import Choice
 from bert_jax.config.fields import FIELDS
 
@@ -38,7 +38,10 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
     if item == 'smoke':
       recipes.smoke(c)
     elif name == 'profile' and equals:
-      fields = recipes.get_profile(value) | recipes.get_paper(c)
+      if value not in recipes.PROFILES:
+        known = ', '.join(recipes.PROFILES)
+        raise errors.UserError(f'profile={value} is not one of {known}.')
+      fields = recipes.PROFILES[value] | recipes.get_paper(c)
       c.update_from_flattened_dict(fields)
     elif name == 'size' and equals:
       recipes.set_size(c, value)
@@ -60,17 +63,16 @@ def _rank(item: str) -> int:
 
 def set_field(c: config_dict.ConfigDict, name: str, value: str) -> str:
   """Sets a field, see `apply_arguments`; returns its dotted path."""
-  fields = serialization.flatten(c)
+  fields = readings.flatten(c)
   matches = [f for f in fields if f.split('.')[-1] == name]
   matches = [name] if name in fields else matches
   if len(matches) != 1:
     near = ' or '.join(matches or _find_near(name, fields))
-    raise errors.UserError(
-      f'config argument {name!r} is {"ambiguous" if matches else "unknown"}; '
-      + (
-        f'did you mean {near}?' if near else '--help beside --config lists all.'
-      )
+    advice = (
+      f'did you mean {near}?' if near else '--help beside --config lists all.'
     )
+    problem = 'ambiguous' if matches else 'unknown'
+    raise errors.UserError(f'config argument {name!r} is {problem}; {advice}')
   path, old = matches[0], fields[matches[0]]
   try:
     if old == ():
@@ -95,12 +97,9 @@ def set_field(c: config_dict.ConfigDict, name: str, value: str) -> str:
 def _find_near(name, fields):
   """Returns up to three fields, each by the shortest name that is unique."""
   last = [f.split('.')[-1] for f in fields]
-  shortest = dict(zip(fields, last, strict=True))
-  names = {
-    given: short if last.count(short) == 1 else path
-    for path, short in shortest.items()
-    for given in (path, short)
-  }
+  names = {}
+  for path, short in zip(fields, last, strict=True):
+    names[path] = names[short] = short if last.count(short) == 1 else path
   return dict.fromkeys(
     names[x] for x in difflib.get_close_matches(name, names, 3)
   )

@@ -1,6 +1,7 @@
 """What declares a field of a config: default, meaning, values, resumption."""
 
 import dataclasses
+import operator
 import re
 import unicodedata
 from typing import Any, NamedTuple
@@ -24,17 +25,17 @@ class Range(NamedTuple):
 
   def find_problem(self, value: Any) -> str:
     """Returns what is wrong with a value; '' if nothing is."""
-    bounds = [
-      ('at least', self.least, lambda x: x >= self.least),
-      ('above', self.above, lambda x: x > self.above),
-      ('at most', self.most, lambda x: x <= self.most),
-      ('below', self.below, lambda x: x < self.below),
-    ]
-    bounds = [x for x in bounds if x[1] is not None]
+    bounds = (
+      ('at least', self.least, operator.ge),
+      ('above', self.above, operator.gt),
+      ('at most', self.most, operator.le),
+      ('below', self.below, operator.lt),
+    )
+    given = [bound for bound in bounds if bound[1] is not None]
     numbers = value if isinstance(value, tuple) else (value,)
-    if all(holds(x) for *_, holds in bounds for x in numbers):
+    if all(holds(x, bound) for _, bound, holds in given for x in numbers):
       return ''
-    allowed = ' and '.join(f'{words} {bound}' for words, bound, _ in bounds)
+    allowed = ' and '.join(f'{words} {bound}' for words, bound, _ in given)
     return f'={value} must be {allowed}'
 
 
@@ -45,22 +46,16 @@ class Choice(tuple):
     return super().__new__(cls, values)
 
   def find_problem(self, value: str) -> str:
-    return (
-      '' if value in self else f'={value!r} is not one of {", ".join(self)}'
-    )
+    wrong = f'={value!r} is not one of {", ".join(self)}'
+    return '' if value in self else wrong
 
 
 class Text(NamedTuple):
-  """A text of one line.
-
-  Attributes:
-    pattern: the regular expression that it must match.
-    form: what the pattern asks for, in words.
-  """
+  """A text of one line."""
 
   may_be_empty: bool = True
-  pattern: str = '.*'
-  form: str = ''
+  pattern: str = '.*'  # regular expression
+  form: str = ''  # what the pattern asks for, in words
 
   def find_problem(self, value: str) -> str:
     if not (value or self.may_be_empty):

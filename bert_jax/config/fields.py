@@ -43,13 +43,11 @@ FIELDS: dict[str, Field] = {
   'task': Field('pretraining', 'one of `bert_jax.tasks`', _GIVEN),
   'seed': Field(
     0,
-    'seed of data, masks, initial weights and dropout',
+    'seed of data, masks, new weights and dropout',
     Range(0, below=2**32),  # jax uses 32 bits
   ),
   'rng': Field(
-    'threefry',
-    'dropout: threefry (same on any layout) or rbg (fast)',
-    Choice('threefry', 'rbg'),
+    'threefry', 'generator of dropout; rbg is faster', Choice('threefry', 'rbg')
   ),
   'init_from': Field(
     '',
@@ -59,17 +57,14 @@ FIELDS: dict[str, Field] = {
   ),
   'continue_from': Field(
     '',
-    'a run, or its checkpoint (WORKDIR@STEP), to go on from with its optimizer and '
-    'its place in the order of the data; phases, schedule and data may be new',
+    'a run, or WORKDIR@STEP, to go on from, with optimizer and place in the data',
   ),
   'resize_positions': Field(
-    False,
-    'cut the position embeddings of init_from to max_positions, or extend them '
-    'with new ones, where they differ',
+    False, 'cut or extend the position embeddings of init_from to max_positions'
   ),
   'profile_steps': Field(
     0,
-    'updates to trace for xprof, after the first of the run; 0 is off',
+    'updates to trace for xprof, after the first; 0 is off',
     _STEPS_OR_0,
     SAME_RESULT,
   ),
@@ -87,12 +82,12 @@ FIELDS: dict[str, Field] = {
   ),
   'model.activation': Field(
     'gelu_tanh',
-    'activation of the MLP: gelu_tanh (Google), gelu (erf) or relu',
+    "activation of the MLP; gelu_tanh is Google's",
     Choice('gelu', 'gelu_tanh', 'relu'),
   ),
   'model.norm': Field(
     'post',
-    'where LayerNorm is: post, after each sublayer (BERT), or pre, before it',
+    'LayerNorm after each sublayer (BERT) or before it',
     Choice('post', 'pre'),
   ),
   'model.norm_epsilon': Field(1e-12, "added to LayerNorm's variance", _EPSILON),
@@ -106,8 +101,7 @@ FIELDS: dict[str, Field] = {
   ),
   'model.attention_init': Field(
     'random',
-    'initial weights of attention: random (BERT); or neighbours: the first '
-    "layer's heads start by looking at the tokens beside each (docs/plateau.md)",
+    'whether the first heads look at the tokens beside each (docs/plateau.md)',
     Choice('neighbours', 'random'),
   ),
   'model.dtype': Field('float32', 'type of activations', _DTYPE),
@@ -118,9 +112,7 @@ FIELDS: dict[str, Field] = {
     Range(-3.4028234663852886e38, -1000),
   ),
   'model.bilstm': Field(
-    0,
-    'fine-tuning: units of a direction of a BiLSTM before the head; 0 is none',
-    Range(0, 2**16),
+    0, 'fine-tuning: units each way of a BiLSTM below the head', Range(0, 2**16)
   ),
   # Text, and how it becomes training data.
   'data.input': Field(
@@ -133,15 +125,13 @@ FIELDS: dict[str, Field] = {
   ),
   'data.weights': Field(
     (),
-    'how often the documents of each input are used, relative to passes, for '
-    'example 1,2.5; empty is 1 for each',
+    'how often each input is used, relative to passes, such as 1,2.5',
     Range(above=0, most=1000),
     example=(1.0, 2.5),
   ),
   'data.size_power': Field(
     1.0,
-    'power of its size by which an input is used, beside weights: 0.7 or 0.3 as '
-    'languages are mixed, so that small ones count for more',
+    'power of its size by which an input is used, beside weights',
     Range(0, 1),
   ),
   'data.layout': Field(
@@ -153,8 +143,7 @@ FIELDS: dict[str, Field] = {
   ),
   'data.language': Field(
     'en',
-    'language of the text, ISO 639, or one for each input, such as en,ko: splits '
-    'sentences, may decide on accents',
+    'of the text or of each input, ISO 639, such as en,ko; splits sentences',
     _LANGUAGE,
   ),
   'data.field': Field('text', 'field of JSON and TFDS with the text', _GIVEN),
@@ -163,8 +152,7 @@ FIELDS: dict[str, Field] = {
   ),
   'data.max_documents': Field(
     0,
-    'documents to read, at most; for fine-tuning, rows per file, which are a '
-    'sample; 0 is all',
+    'most documents to read, in fine-tuning rows per file; 0 is all',
     Range(0, 2**63 - 1),
   ),
   'data.vocab': Field(
@@ -174,7 +162,7 @@ FIELDS: dict[str, Field] = {
   ),
   'data.vocab_size': Field(
     30522,
-    'entries of the vocabulary, special tokens included',
+    'entries of the vocabulary, with special tokens',
     Range(6, 2**24),  # five are special
   ),
   'data.lowercase': Field(True, 'whether text is lower-cased'),
@@ -201,8 +189,7 @@ FIELDS: dict[str, Field] = {
   ),
   'data.negatives': Field(
     'input',
-    'where a random second text comes from: another document of the same '
-    "input, or of any (uniform, as in Google's script)",
+    'where a random second text is from: the same input, or (Google) any',
     Choice('input', 'uniform'),
     SAME_RESULT,  # as strip_accents
   ),
@@ -214,19 +201,17 @@ FIELDS: dict[str, Field] = {
     in_runs='for fine-tuning, share of the training rows without a dev file',
   ),
   'data.shards': Field(
-    0,
-    'logical shards; 0 is one per 64 MB of text, at least 256',
-    Range(0, 2**16),
+    0, 'logical shards; 0: one per 64 MB of text, 256 at least', Range(0, 2**16)
   ),
   'data.workers': Field(
     -1,
-    'processes that prepare data, besides the main one: -1 is one per core',
+    'processes that prepare data; -1 is one per core',
     _PROCESSES,
     SAME_RESULT,
   ),
   'data.dir': Field(
     '',
-    'directory of prepared data, local or gs://; empty is WORKDIR/data',
+    'directory of prepared data; empty is WORKDIR/data',
     resume=SAME_RESULT,  # its data is compared by hash
   ),
   # Columns of the files that a model is fine-tuned on, other than GLUE's. For
@@ -237,9 +222,7 @@ FIELDS: dict[str, Field] = {
   ),
   'data.label': Field('', 'column of the label'),
   'data.choices': Field(
-    '',
-    'for choices: a JSONL field with a list, or the beginning of the names of '
-    'columns that are numbered from 0 or 1',
+    '', 'a JSONL field with a list, or how names of numbered columns begin'
   ),
   # What follows from the data is filled in before the run starts: phases.steps,
   # optimizer.warmup_steps and, if 0, learning_rate, phases.seq_length (lowered
@@ -250,14 +233,13 @@ FIELDS: dict[str, Field] = {
   ),
   'finetuning.epochs': Field(
     0.0,
-    "times that a row is seen; 0 is the paper's, or more of small models",
+    "times that a row is seen; 0: the paper's, more of small models",
     Range(0, 100_000),
   ),
   'finetuning.warmup': Field(0.1, 'share of the steps that warm up', _SHARE),
   'finetuning.select': Field(
     'last',
-    "the result: the last parameters, or the best on dev by the task's first "
-    "metric; dev's score is then optimistic",
+    'the result: the last parameters, or the best on dev by the first metric',
     Choice('last', 'best'),
   ),
   'finetuning.head_dropout': Field(
@@ -265,8 +247,7 @@ FIELDS: dict[str, Field] = {
   ),
   'finetuning.head_bias': Field(
     'zeros',
-    "first biases of a new head: zeros; or labels, by the labels' frequencies or "
-    'the mean of numbers; auto: labels below a hidden size of 768',
+    "first biases of a new head, maybe by the labels' frequencies or mean",
     Choice('auto', 'zeros', 'labels'),
   ),
   'finetuning.reinit_layers': Field(
@@ -274,9 +255,7 @@ FIELDS: dict[str, Field] = {
   ),
   'finetuning.form': Field(
     'bert',
-    'form of the input: bert; or gpt: with new start, delimiter and extract '
-    "tokens, the last of which is classified, and half the language model's "
-    "loss added to the task's",
+    "bert, or gpt's, with new tokens and the language model's loss (docs/finetuning.md)",
     Choice('bert', 'gpt'),
   ),
   'finetuning.features': Field(
@@ -290,20 +269,14 @@ FIELDS: dict[str, Field] = {
     ),
   ),
   'finetuning.by_length': Field(
-    True,
-    'rows of similar length share a batch, which is as short as they allow; '
-    'filled in by the number of updates',
+    True, 'rows of similar length share a short batch; filled in'
   ),
   'finetuning.regression': Field(False, 'labels are numbers, not classes'),
   'finetuning.metrics': Field(
-    '',
-    'for classification, such as macro_f1,accuracy (finetuning/metrics.py); '
-    'models are compared by the first; empty is the usual ones',
+    '', 'such as macro_f1,accuracy; the first decides; empty is the usual ones'
   ),
   'finetuning.multi_label': Field(
-    False,
-    'a text may have several labels, or none: data.label is a column of lists, '
-    'or columns of 0 and 1, separated by commas',
+    False, 'several labels a text: a list, or columns of 0 and 1 with commas'
   ),
   'finetuning.doc_stride': Field(
     128, 'for spans: tokens between the begins of two windows', _TOKENS
@@ -321,10 +294,7 @@ FIELDS: dict[str, Field] = {
     0, 'classes, 1 for a number; filled in from the data', Range(0, 2**20)
   ),
   'finetuning.max_length': Field(
-    0,
-    'tokens of a row in predictions, at most; filled in: phases.seq_length as '
-    'it was asked for',
-    Range(0, below=2**16),
+    0, 'most tokens of a row in predictions; filled in', Range(0, below=2**16)
   ),
   'finetuning.num_choices': Field(
     0, 'choices per row; filled in from the data', Range(0, 2**10)
@@ -332,8 +302,7 @@ FIELDS: dict[str, Field] = {
   # The objective of pre-training.
   'objective.kind': Field(
     'mlm',
-    'what is learnt: mlm, or a language model: ltr, from left to right, or '
-    'rtl, right to left',
+    'masked words, or a language model, left to right or rtl',
     Choice('mlm', 'ltr', 'rtl'),
   ),
   'objective.nsp': Field(True, 'next sentence prediction'),
@@ -343,13 +312,11 @@ FIELDS: dict[str, Field] = {
   ),
   'objective.word_vectors': Field(
     False,
-    'word embeddings start alike for words with similar neighbours in the text '
-    "(docs/plateau.md); BERT's are random, those of init_from are kept",
+    'word embeddings start alike for words of like neighbours (docs/plateau.md)',
   ),
   'objective.sampled_words': Field(
     0,
-    'words that training compares with a masked one: half of them the most '
-    "frequent, the others drawn (docs/plateau.md); 0, BERT's, is all",
+    'words that a masked one is compared with; 0 is all (docs/plateau.md)',
     Range(0, below=2**20),
   ),
   'objective.mask_rate': Field(
@@ -357,17 +324,17 @@ FIELDS: dict[str, Field] = {
   ),
   'objective.initial_mask_rate': Field(
     0.0,
-    'share at the first update; mask_rate is that at the last; 0: mask_rate',
+    'share at first, that ends at mask_rate; 0: mask_rate',
     Range(0, below=1),
   ),
   'objective.mask_mix': Field(
     (0.8, 0.1, 0.1),
-    'shares of predicted tokens: [MASK], random, same (table 8)',
+    'shares of masked tokens: [MASK], random, same',
     Range(0, 1),
   ),
   'objective.mask_unit': Field(
     'token',
-    'what is masked as a whole: token, word (all its pieces) or span',
+    'what is masked as a whole; a word has all its pieces',
     Choice('token', 'word', 'span'),
   ),
   # One entry per phase; schedule and optimizer state continue across phases. A
@@ -394,46 +361,35 @@ FIELDS: dict[str, Field] = {
   ),
   'phases.learning_rates': Field(
     (),
-    'peak of each phase, which then has a warm-up and a decay of its own; 0 '
-    'continues the decay of the phase before; empty is one schedule for all '
-    'phases, from optimizer.learning_rate',
+    'peak of each phase, with its own warm-up and decay; 0 goes on with the last',
     Range(0, 1),
     example=(1e-4,),
   ),
   'phases.warmups': Field(
     (),
-    'warm-up of each phase, in updates, with learning_rates; 0 where those are 0',
+    'updates of warm-up of each phase, with learning_rates',
     _STEPS_OR_0,
     example=(0,),
   ),
   # The optimizer and its schedule.
   'optimizer.algorithm': Field(
-    'adamw',
-    'adamw, or lamb for batches of thousands of rows, docs/models.md',
-    Choice('adamw', 'lamb'),
+    'adamw', 'lamb is for batches of thousands of rows', Choice('adamw', 'lamb')
   ),
   'optimizer.learning_rate': Field(
     1e-4,
-    'learning rate at the end of the warm-up; in fine-tuning, 0 is filled in '
-    'by the size of the model',
+    'at the end of the warm-up; 0 is filled in by fine-tuning',
     Range(0, 1),
   ),
   'optimizer.warmup_steps': Field(
-    10_000,
-    'updates in which the rate rises linearly from 0; then it falls to 0',
-    _STEPS_OR_0,
+    10_000, 'updates in which the rate rises linearly from 0', _STEPS_OR_0
   ),
   'optimizer.schedule': Field(
     'linear',
-    'of the learning rate after the warm-up: linear decay to 0; or wsd: constant, '
-    'then decay_steps that decay by 1 - sqrt of their share',
+    'linear decay to 0; or wsd: constant, then decay_steps by 1 - sqrt',
     Choice('linear', 'wsd'),
   ),
   'optimizer.decay_steps': Field(
-    0,
-    'last updates, in which the rate of schedule=wsd decays; 0 leaves it constant, '
-    'for a run that continue_from goes on from',
-    _STEPS_OR_0,
+    0, 'last updates, in which the rate of wsd decays; 0 is none', _STEPS_OR_0
   ),
   'optimizer.b1': Field(0.9, "decay of Adam's first moment", _DECAY),
   'optimizer.b2': Field(0.999, "decay of Adam's second moment", _DECAY),
@@ -451,104 +407,81 @@ FIELDS: dict[str, Field] = {
   ),
   'optimizer.clip_unit': Field(
     'batch',
-    'what is averaged and clipped: batch; or micro_batch, then added up, as '
-    "Google's TPU cores did with their rows",
+    "what is averaged and clipped; Google's cores did it for their rows",
     Choice('batch', 'micro_batch'),
   ),
   'optimizer.decay_from': Field(
     'warmup',
-    'where the decay starts from the peak: after the warmup, or at step zero, '
-    'so that the rate drops when the warm-up ends',
+    'where the decay starts; from zero, the rate drops after the warm-up',
     Choice('warmup', 'zero'),
   ),
   'optimizer.freeze': Field(
-    '',
-    'regular expression; parameters in whose names it is found are not '
-    'trained, such as ^(embeddings|encoder/layer_[0-5])/; empty trains all',
+    '', 'regular expression, found in the names of what is not trained'
   ),
   'optimizer.reduce_dtype': Field(
-    'float32',
-    "type in which devices' gradients are added; bfloat16 sends half the bytes",
-    _DTYPE,
+    'float32', "type in which devices' gradients are added", _DTYPE
   ),
   # How a step is computed, which does not change its meaning; docs/speed.md.
   'compute.attention': Field(
     'auto',
-    'how attention is computed: xla (anywhere), recompute (anywhere; keeps no '
-    'weights of attention for the backward pass), fused (our TPU kernels) or '
-    "flash (our GPU kernels, bfloat16); auto is the chip's best for the phase's "
-    'length',
+    "how attention is computed (docs/speed.md); auto is the chip's best",
     Choice('auto', 'xla', 'recompute', 'fused', 'flash'),
     SAME_MEANING,
   ),
   'compute.heads': Field(
     'auto',
-    "shape of attention's kernels in products: flat [D, 3 H K]; rows, flat and "
-    'with one axis for the tokens of all sequences; or separate [D, 3, H, K], '
-    'which mesh.model needs; auto is the fastest',
+    "shape of attention's kernels; separate is for mesh.model (docs/speed.md)",
     Choice('auto', 'flat', 'rows', 'separate'),
     SAME_MEANING,
   ),
   'compute.remat': Field(
     'none',
-    'rematerialization: none (blocks keep everything for the backward pass), '
-    'products (keep products with weights) or layer (keep only their input); '
-    'the rest is recomputed',
+    'what is computed again in the backward pass: all but products, or layers',
     Choice('none', 'products', 'layer'),
     SAME_MEANING,
   ),
   'compute.last_layer': Field(
     'auto',
-    'where pre-training computes the last layer: all (tokens), or predicted: '
-    'only where a head reads it, which saves BERT-Tiny a sixth of the FLOPs; '
-    'auto is predicted on CPUs without dropout',
+    'where pre-training computes the last layer: at all tokens, or those read',
     Choice('auto', 'all', 'predicted'),
     SAME_MEANING,
   ),
   'compute.matmul_precision': Field(
     'float32',
-    'if model.dtype is float32, the type that accelerators may round operands '
-    'of products to: float32 (not at all), tensorfloat32 or bfloat16',
+    'type that accelerators may round float32 operands of products to',
     Choice('float32', 'tensorfloat32', 'bfloat16'),
     SAME_MEANING,
   ),
   'compute.xla_options': Field(
     'auto',
-    'NAME=VALUE[ NAME=VALUE] for the compiler; auto chooses by the chip',
+    'NAME=VALUE[ NAME=VALUE] for the compiler, or auto',
     resume=SAME_MEANING,
   ),
   'mesh.model': Field(
-    1,
-    'devices that split each layer; the others split the rows',
-    Range(1, 2**16),
-    SAME_MEANING,
+    1, 'devices that split each layer', Range(1, 2**16), SAME_MEANING
   ),
   # What a run does besides training.
   'eval.every': Field(
     10_000,
-    'steps between evaluations; 0 is only at the end; in fine-tuning it is '
-    'filled in: an epoch, or a tenth of the steps if that is more',
+    'steps between evaluations; 0 is only at the end; fine-tuning fills it in',
     _STEPS_OR_0,
     SAME_RESULT,  # but see `workdir.claim`
   ),
   'eval.sequences': Field(
     10_000,
-    'held-out sequences to evaluate on, at most; in fine-tuning all of dev',
+    'most held-out sequences to evaluate on, before training ends',
     Range(1, 2**31 - 1),
     SAME_RESULT,
   ),
   'log.every': Field(
-    100,
-    'steps between printed rows of the log; more are logged, 60 at least',
-    _STEPS,
-    SAME_RESULT,
+    100, 'steps between printed rows of the log', _STEPS, SAME_RESULT
   ),
   'checkpoint.every': Field(
     5_000, 'steps between checkpoints', _STEPS, SAME_RESULT
   ),
   'checkpoint.minutes': Field(
     15.0,
-    'minutes between checkpoints, at most; 0 means any number',
+    'most minutes between checkpoints; 0 is any number',
     Range(0, 1e6),
     SAME_RESULT,
   ),
@@ -557,13 +490,13 @@ FIELDS: dict[str, Field] = {
   ),
   'checkpoint.keep_every': Field(
     100_000,
-    'steps between checkpoints that are kept forever; 0 keeps none',
+    'steps between checkpoints kept forever; 0 keeps none',
     _STEPS_OR_0,
     SAME_RESULT,
   ),
   'checkpoint.start_over': Field(
     False,
-    'restart at step 0 if all checkpoints are damaged or missing',
+    'restart if all checkpoints are damaged or missing',
     resume=SAME_RESULT,
   ),
 }

@@ -6,7 +6,7 @@ import textwrap
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.config import fields, serialization
+from bert_jax.config import fields, readings
 
 # layers, hidden size, attention heads; the MLP is four times the hidden size.
 SIZES = {
@@ -114,10 +114,7 @@ def get_paper(c: config_dict.ConfigDict) -> dict[str, float]:
 
 
 def describe(c: config_dict.ConfigDict) -> str:
-  """Returns the fields that differ from the defaults of the task, to print.
-
-  Left out are those that decide nothing of the result.
-  """
+  """Returns the fields that decide the result and are no defaults of the task."""
   default, unused = finetuning(), ['eval.', 'log.', 'checkpoint.']
   if c.task == 'pretraining':
     default = fields.declare_fields()
@@ -126,20 +123,15 @@ def describe(c: config_dict.ConfigDict) -> str:
     unused += ['optimizer.learning_rate', 'optimizer.warmup_steps']
   if set(c.phases.accumulate) == {1}:
     unused.append('phases.accumulate')
-  known = serialization.flatten(default)
+  known = readings.flatten(default)
   shown = [
     f'{name}={value!r}'
-    for name, value in serialization.flatten(c).items()
+    for name, value in readings.flatten(c).items()
     if value != known[name] and not name.startswith(tuple(unused))
   ]
-  return textwrap.fill(
-    ' '.join(shown),
-    initial_indent='  ',
-    subsequent_indent='  ',
-    width=80,
-    break_long_words=False,
-    break_on_hyphens=False,
-  )
+  how = {'initial_indent': '  ', 'subsequent_indent': '  ', 'width': 80}
+  how |= {'break_long_words': False, 'break_on_hyphens': False}
+  return textwrap.fill(' '.join(shown), **how)
 
 
 def smoke(c: config_dict.ConfigDict):
@@ -194,12 +186,3 @@ PROFILES = {
     'data.negatives': 'uniform',
   },
 }
-
-
-def get_profile(name: str) -> dict:
-  """Returns {field: value} of a profile."""
-  if name not in PROFILES:
-    raise errors.UserError(
-      f'profile={name} is not one of {", ".join(PROFILES)}.'
-    )
-  return PROFILES[name]

@@ -35,8 +35,8 @@ class _Family:
   @property
   def bounds(self) -> dict[int, tuple[int, ...]]:
     """Returns {chips: grid}, the usual one for each number."""
-    found = {**_BOUNDS[self.dimensions], **self.single}
-    return {n: found[n] for n in sorted(found) if n <= self.most}
+    grids = {**_BOUNDS[self.dimensions], **self.single}
+    return {n: grids[n] for n in sorted(grids) if n <= self.most}
 
 
 # Rings: only in whole pods on v2 and v3, 16 chips along an axis on v5e and v6e,
@@ -73,13 +73,11 @@ class Topology:
   options: dict  # for `jax.experimental.topologies.get_topology_desc`
 
   @property
-  def chips(self) -> int:
-    """Returns the number of chips of all slices."""
+  def chips(self) -> int:  # of all slices
     return math.prod(self.bounds) * self.slices
 
   @property
-  def devices(self) -> int:
-    """Returns the number of jax devices of all slices."""
+  def devices(self) -> int:  # of jax
     return self.chips * self.chip.devices
 
   @property
@@ -101,17 +99,14 @@ class Topology:
 
   @property
   def is_tpu(self) -> bool:
-    """Returns whether these are TPUs, not GPUs."""
     return self.chip.name in _FAMILIES
 
 
 def parse(text: str, slices: int = 1) -> Topology:
-  """Reads the name of a slice.
+  """Reads the name of a slice, of which there are several.
 
-  Args:
-    text: `v5e:4x4` (chips along each axis), a cloud accelerator type such as
-      `v5litepod-16` or `v4-32`, or GPUs of one host such as `h100:8`.
-    slices: number of such slices.
+  It is `v5e:4x4` (chips along each axis), a cloud accelerator type such as
+  `v5litepod-16` or `v4-32`, or GPUs of one host such as `h100:8`.
   """
   if slices < 1:
     raise errors.UserError(f'--slices={slices} must be at least 1.')
@@ -132,10 +127,9 @@ def parse(text: str, slices: int = 1) -> Topology:
 
 
 def cloud_name(topology: Topology) -> str | None:
-  """Returns the cloud accelerator type of one slice, such as 'v5litepod-16'.
+  """Returns the cloud's name of a slice, such as 'v5litepod-16'.
 
-  None for a grid other than the usual one for its number of chips, and for
-  GPUs.
+  None for a grid other than the usual one of so many chips, and for GPUs.
   """
   wanted = topology.chip.name, topology.bounds
   return next((name for name, usual in _CLOUD.items() if usual == wanted), None)

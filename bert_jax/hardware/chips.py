@@ -56,9 +56,7 @@ class Chip:
   def for_products(self, dtype: str, precision: str) -> 'Chip':
     """Returns the chip with the peak of products of a type as `flops`.
 
-    Args:
-      dtype: type of the activations, `model.dtype`.
-      precision: what float32 may be rounded to, `compute.matmul_precision`.
+    Float32 may be rounded to `precision`, `compute.matmul_precision`.
     """
     if dtype == 'bfloat16':
       return self
@@ -72,10 +70,8 @@ class Chip:
     """Returns the share of a TPU's peak that a product reaches by itself.
 
     Products that take as long at the peak are taken to reach as much of it on
-    all TPUs, but for what `product` says of this one.
-
-    Args:
-      size: the cube root of the product's three lengths.
+    all TPUs, but for what `product` says of this one. `size` is the cube root of
+    the product's three lengths.
     """
     share = _find_share(size, self.flops / self.devices)
     if self.product is not None:

@@ -16,20 +16,21 @@ from bert_jax import errors
 
 def get_versions() -> dict[str, str]:
   """Returns the versions of jax and, if installed, libtpu."""
-  found = {'jax': jax.__version__}
+  versions = {'jax': jax.__version__}
   with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-    found['libtpu'] = importlib.metadata.version('libtpu')
-  return found
+    versions['libtpu'] = importlib.metadata.version('libtpu')
+  return versions
 
 
 def hash_code() -> dict[str, str]:
   """Returns the versions and the SHA-256 of every source file."""
   root = pathlib.Path(bert_jax.__file__).parent
-  found = {'bert_jax': bert_jax.__version__, **get_versions()}
-  for path in root.rglob('*.py'):
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    found[str(path.relative_to(root))] = digest[:16]
-  return found
+  files = {str(path.relative_to(root)): path for path in root.rglob('*.py')}
+  hashes = {
+    name: hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    for name, path in files.items()
+  }
+  return {'bert_jax': bert_jax.__version__, **get_versions(), **hashes}
 
 
 def gather_texts(text: str) -> list[str]:
@@ -47,14 +48,10 @@ def gather_texts(text: str) -> list[str]:
 
 
 def check_same(facts: dict):
-  """Compares facts that must be the same on all hosts.
+  """Compares facts, {name: JSON value}, that must be the same on all hosts.
 
-  Args:
-    facts: {name: JSON value} of this process; all processes must call this.
-
-  Raises:
-    errors.UserError: on all hosts, naming a host that differs from host 0, and
-      the differences.
+  All processes must call this. Raises errors.UserError on all hosts, naming the
+  hosts that differ from host 0, and in what.
   """
   text = json.dumps(facts, sort_keys=True)
   marks = gather_texts(hashlib.sha256(text.encode()).hexdigest())

@@ -19,10 +19,9 @@ _LARGE = 2**18  # values of an array for which rings pay
 
 
 def gather(x: jax.Array, axis: int, parts: int, slices: int, row: int = 0):
-  """Returns the whole array of which each device has a shard.
+  """Returns the whole array of which each device has a shard, x.
 
   Args:
-    x: this device's shard.
     axis: the sharded axis, in the order of the devices.
     parts: devices along `data`.
     slices: TPU slices, outermost in `data`; 0 for other devices.
@@ -42,12 +41,9 @@ def gather(x: jax.Array, axis: int, parts: int, slices: int, row: int = 0):
 
 
 def scatter(x: jax.Array, axis: int, parts: int, slices: int, row: int = 0):
-  """Returns this device's shard of a sum over `data`.
+  """Returns this device's shard along `axis` of the sum of all devices' x.
 
-  Args:
-    x: this device's summand, a whole array.
-    axis: the axis to shard.
-    parts, slices, row: as in `gather`.
+  Other arguments are those of `gather`.
   """
   flat, where = _flat(x.shape, axis)
   share = x.reshape(flat)

@@ -17,12 +17,10 @@ _WRITERS = 32  # shards of an array in a checkpoint, at most
 def make_mesh(
   model: int = 1, devices: Sequence[jax.Device] | None = None
 ) -> Mesh:
-  """Returns the device mesh, axes (data, model).
+  """Returns the mesh (data, model) of all devices, or of those given.
 
-  Args:
-    model: size of axis `model`, devices that share each layer (`mesh.model`).
-    devices: devices of the mesh, by default all. If they belong to several TPU
-      slices, which a slower network connects, slices are outermost in `data`.
+  `model` devices share each layer. Of several TPU slices, which a slower network
+  connects, slices are outermost in `data`.
   """
   devices = jax.devices() if devices is None else list(devices)
   # jax.make_mesh defaults to Explicit axes, under which linen's embedding
@@ -109,9 +107,8 @@ def _count_slices(devices) -> int:
 
 def count_slices(mesh: Mesh) -> int:
   """Returns the number of TPU slices of a mesh; 0 for other devices."""
-  if mesh.devices.flat[0].platform != 'tpu':
-    return 0
-  return _count_slices(mesh.devices.flat)
+  devices = mesh.devices.flat
+  return _count_slices(devices) if devices[0].platform == 'tpu' else 0
 
 
 def replicate(mesh: Mesh) -> NamedSharding:

@@ -41,14 +41,29 @@ def start(
   given, nothing = (coordinator, num_processes, process_id), (None, None, None)
   if given == (None, 1, None) or (given == nothing and not _has_tpu()):
     return
-  if given != nothing:
-    _check_given(*given)
+  if given != nothing and (
+    None in given
+    or not coordinator.rpartition(':')[2].isdecimal()
+    or not 0 <= process_id < num_processes
+  ):
+    raise errors.UserError(
+      f'--coordinator={coordinator} --num_processes={num_processes} '
+      f'--process_id={process_id}: give HOST:PORT of process 0, how many there '
+      'are, and which this is, from 0; or none of them for one process.'
+    )
   # CPU devices need a library for collectives.
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   # This service would handle SIGTERM, which `signals` handles.
   jax.config.update('jax_enable_preemption_service', False)
   try:
-    _connect(*given)
+    jax.distributed.initialize(
+      *given,
+      # Otherwise, under Slurm, jax gives each process a single GPU.
+      cluster_detection_method='deactivate' if coordinator else None,
+      initialization_timeout=_CONNECT_SECONDS,
+      heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
+      shutdown_timeout_seconds=_LEAVE_SECONDS,
+    )
   # jax queries Google's metadata server with requests, which raises OSErrors.
   except (OSError, RuntimeError, ValueError) as error:
     if not coordinator and _knows_no_hosts(error):
@@ -61,19 +76,6 @@ def start(
     ) from error
   if jax.process_index():
     sys.stdout = open(os.devnull, 'w', encoding='utf-8')
-
-
-def _connect(coordinator, num_processes, process_id):
-  jax.distributed.initialize(
-    coordinator,
-    num_processes,
-    process_id,
-    # Otherwise, under Slurm, jax gives each process a single GPU.
-    cluster_detection_method='deactivate' if coordinator else None,
-    initialization_timeout=_CONNECT_SECONDS,
-    heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
-    shutdown_timeout_seconds=_LEAVE_SECONDS,
-  )
 
 
 def _train_alone():
@@ -91,13 +93,8 @@ def _train_alone():
 
 
 def _has_tpu() -> bool:
-  try:
-    from jax._src import cloud_tpu_init  # there is no public API
-
-    return cloud_tpu_init.running_in_cloud_tpu_vm
-  except (AttributeError, ImportError):
-    # Set by jax if it finds chips and the user did not choose a platform.
-    return 'tpu' in (jax.config.jax_platforms or '')
+  # Set by jax if it finds chips and the user did not choose a platform.
+  return 'tpu' in (jax.config.jax_platforms or '')
 
 
 def _knows_no_hosts(error: Exception) -> bool:
@@ -107,19 +104,6 @@ def _knows_no_hosts(error: Exception) -> bool:
     return False
   # jax raises this ValueError if it does not recognise a cluster.
   return isinstance(error, OSError) or 'coordinator_address' in str(error)
-
-
-def _check_given(coordinator, num_processes, process_id):
-  if (
-    None in (coordinator, num_processes, process_id)
-    or not coordinator.rpartition(':')[2].isdecimal()
-    or not 0 <= process_id < num_processes
-  ):
-    raise errors.UserError(
-      f'--coordinator={coordinator} --num_processes={num_processes} '
-      f'--process_id={process_id}: give HOST:PORT of process 0, how many there '
-      'are, and which this is, from 0; or none of them for one process.'
-    )
 
 
 def is_first() -> bool:
@@ -144,9 +128,8 @@ def first_then_all(name: str, function: Callable[[], object]):
 def leaving_together() -> Iterator[None]:
   """Lets the processes of a run end together, each with its exit code.
 
-  Waits for the others, which may have the same error. If they do not end, this
-  process does before jax, which waits for them, too, aborts it and hides its exit
-  code. The others are then without its heartbeat, and jax aborts them.
+  If the others do not end, this process does before jax, which waits for them,
+  too, aborts it and hides its code; without its heartbeat, jax aborts them.
   """
   if jax.process_count() == 1:
     yield

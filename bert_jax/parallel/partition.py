@@ -41,18 +41,10 @@ _NUMBER = re.compile(r'step|opt_state/(\d+/)?count')
 
 
 def compute_spec(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
-  """Returns how a parameter is sharded over `model` in the computation.
+  """Returns how a parameter is sharded in the computation: over `model` or not.
 
-  Args:
-    name: such as 'encoder/layer_0/mlp_in/kernel'.
-    shape: of the whole array.
-
-  Returns:
-    One entry per dimension: 'model' or None.
-
-  Raises:
-    ValueError: if no rule matches the name.
-    errors.UserError: if `model` does not divide the dimension.
+  Raises ValueError if no rule matches the name, and errors.UserError if `model`
+  does not divide the dimension.
   """
   own = name.removeprefix('beside/')  # of the second of two models
   found = [spec for rule, spec in RULES if re.fullmatch(rule, own)]
@@ -76,9 +68,7 @@ def stored_spec(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
   They are sharded over `model` as in `compute_spec`, and over `data` along the
   largest other dimension that `data` divides (the first of equals). If there is
   none, or they have fewer than LEAST_SHARDED values, they are replicated over
-  `data`.
-
-  Args and raises: as `compute_spec`.
+  `data`. Raises as `compute_spec` does.
   """
   spec, n = compute_spec(mesh, name, shape), mesh.shape['data']
   free = [i for i, axis in enumerate(spec) if axis is None and not shape[i] % n]
@@ -96,10 +86,7 @@ def stored_shardings(mesh: Mesh, params: Any):
 
 
 def state_shardings(mesh: Mesh, tree: Any):
-  """Returns the shardings of a `step.TrainState`, or of its shapes.
-
-  Raises: as `compute_spec`, and ValueError for any other array.
-  """
+  """Returns the shardings of a `step.TrainState`, or of its shapes."""
 
   def spec(name, x):
     if _NUMBER.fullmatch(name):

@@ -16,17 +16,11 @@ _THREEFRY = 'threefry2x32'
 
 
 def for_rows(key: jax.Array, first: jax.Array, share: jax.Array):
-  """Returns the random key for a device's rows.
+  """Returns the random key for a device's rows, of that of the global batch.
 
-  Args:
-    key: key of the global batch.
-    first: int32, the device's first row. Random arrays are [b, ...], and their
-      row j is row first + j of the global batch.
-    share: int32, index of the device's rows among all devices'.
-
-  Returns:
-    A key. If `key` is threefry's, random numbers depend only on the row of the
-    global batch; otherwise (rbg), on `share`.
+  Random arrays are [b, ...], and their row j is row first + j of the global
+  batch, on which alone threefry's numbers depend; those of rbg depend on `share`,
+  the index of the device's rows among all devices'.
   """
   if str(jax.random.key_impl(key)) != _THREEFRY:
     return jax.random.fold_in(key, share)
@@ -35,11 +29,9 @@ def for_rows(key: jax.Array, first: jax.Array, share: jax.Array):
 
 
 def for_parts(key: jax.Array, parts: int) -> jax.Array:
-  """Returns the key for arrays with several rows for each row of the batch.
+  """Returns the key for arrays with `parts` rows for each row of the batch.
 
-  Args:
-    key: from `for_rows`, or any other key, which is returned.
-    parts: rows of the arrays, one after the other, for each row.
+  A key that is not from `for_rows` is returned.
   """
   if str(jax.random.key_impl(key)) != dropout.ROW_KEYS:
     return key

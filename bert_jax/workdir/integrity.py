@@ -48,7 +48,9 @@ def judging(path: str):
   except FAILURES:
     raise
   except Exception as error:
-    cause = errors.find_cause(error)  # Orbax wraps TensorStore's errors
+    cause = error
+    while cause.__cause__ is not None:  # Orbax wraps TensorStore's errors
+      cause = cause.__cause__
     if _proves_damage(cause):
       raise Damaged(_shorten(cause)) from error
     raise OSError(

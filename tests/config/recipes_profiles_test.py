@@ -27,7 +27,7 @@ def with_profile(name, more=''):
 
 
 def test_paper_is_bert_whatever_the_defaults_are():
-  assert recipes.get_profile('paper') == {
+  assert recipes.PROFILES['paper'] == {
     'model.activation': 'gelu_tanh',
     'model.norm_epsilon': 1e-12,
     'model.initializer': 'truncated_normal',
@@ -48,7 +48,7 @@ def test_paper_is_bert_whatever_the_defaults_are():
 
 @pytest.mark.parametrize('name', recipes.PROFILES)
 def test_every_profile_sets_the_same_fields_and_can_work(name):
-  assert recipes.get_profile(name).keys() == recipes.get_profile('paper').keys()
+  assert recipes.PROFILES[name].keys() == recipes.PROFILES['paper'].keys()
   config_check.check(with_profile(name))
 
 
@@ -88,7 +88,7 @@ def test_layer_norm_adds_1e_12_to_the_variance():
 def test_what_sees_nothing_attends_by_score_or_evenly():
   # Only a row of padding tells: elsewhere exp of either value is 0.
   def spread(name):
-    value = recipes.get_profile(name)['model.mask_value']
+    value = recipes.PROFILES[name]['model.mask_value']
     c = dataclasses.replace(encoder_test.SMALL, mask_value=value)
     attention = encoder.SelfAttention(c)
     x = jax.random.normal(jax.random.key(0), (2, 5, 8))

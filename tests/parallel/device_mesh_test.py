@@ -1,5 +1,6 @@
 """Tests of the mesh."""
 
+import dataclasses
 import itertools
 import types
 
@@ -113,3 +114,22 @@ def test_a_batch_that_cannot_be_shared(model, message):
   with pytest.raises(errors.UserError, match=message):
     device_mesh.check_batch(mesh, 6, 2)
   device_mesh.check_batch(mesh, 8, 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+  """A stand-in for a device."""
+
+  id: int
+
+
+@pytest.mark.parametrize(
+  'count, model, groups', [(96, 1, 32), (4096, 2, 16), (38, 1, 19)]
+)
+def test_many_devices_write_a_checkpoint_in_groups(count, model, groups):
+  devices = np.array([Device(i) for i in range(count)])
+  mesh = jax.sharding.Mesh(devices.reshape(-1, model), ('data', 'model'))
+  writers = device_mesh.group_writers(mesh)
+  assert writers.shape['data'] == groups
+  assert list(writers.devices.flat) == list(devices)
+  assert device_mesh.group_writers(device_mesh.make_mesh()) is None

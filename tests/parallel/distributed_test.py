@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import sys
-import types
 
 import jax
 import pytest
@@ -112,17 +110,21 @@ def test_one_process_needs_no_others():
   assert distributed.find_largest(7) == 7
 
 
-def on_tpu(monkeypatch, error):
-  """Lets jax take this for a TPU VM, and fail to find its hosts."""
+@pytest.fixture
+def on_tpu(monkeypatch):
+  """Lets jax take this for a TPU VM, and not find its hosts by an error."""
 
-  def initialize(*args, **kwargs):
-    raise error
+  def fail(error):
+    def initialize(*args, **kwargs):
+      raise error
+
+    monkeypatch.setattr(jax.distributed, 'initialize', initialize)
 
   for name in (*distributed._LISTS, 'MEGASCALE_COORDINATOR_ADDRESS'):
     monkeypatch.delenv(name, raising=False)
   monkeypatch.setattr(distributed, '_has_tpu', lambda: True)
   monkeypatch.setattr(jax.config, 'update', lambda name, value: None)
-  monkeypatch.setattr(jax.distributed, 'initialize', initialize)
+  return fail
 
 
 # requests.ConnectionError is one, and its text is as long.
@@ -132,17 +134,13 @@ NO_CLUSTER = ValueError('coordinator_address should be defined.')
 
 @pytest.mark.parametrize('error', [NO_SERVER, NO_CLUSTER])
 def test_a_tpu_vm_that_nobody_tells_of_other_hosts_trains_alone(
-  error, monkeypatch, capsys
+  error, on_tpu, monkeypatch, capsys
 ):
-  on_tpu(monkeypatch, error)
+  on_tpu(error)
   distributed.start(None, None, None)
   (line,) = capsys.readouterr().out.splitlines()
   assert 'training on this host alone' in line and '--num_processes=1' in line
-
-
-def test_a_host_of_a_slice_does_not_train_alone_unasked(monkeypatch):
-  on_tpu(monkeypatch, NO_SERVER)
-  monkeypatch.setattr(jax, 'process_count', lambda: 4)
+  monkeypatch.setattr(jax, 'process_count', lambda: 4)  # one of a slice
   with pytest.raises(errors.UserError, match='a slice of 4 hosts, but no meta'):
     distributed.start(None, None, None)
 
@@ -157,9 +155,9 @@ def test_a_host_of_a_slice_does_not_train_alone_unasked(monkeypatch):
   ],
 )
 def test_hosts_that_are_named_and_not_found_are_an_error(
-  name, value, error, monkeypatch
+  name, value, error, on_tpu, monkeypatch
 ):
-  on_tpu(monkeypatch, error)
+  on_tpu(error)
   monkeypatch.setenv(name, value)
   with pytest.raises(errors.UserError) as caught:
     distributed.start(None, None, None)
@@ -231,13 +229,3 @@ def test_an_error_of_one_host_ends_it_with_its_own_code(
     leave_after(error)
   assert raised.value.args == (code,) and waits[1:] == [20]
   assert said in capsys.readouterr().err
-
-
-def test_chips_are_seen_without_what_jax_hides(monkeypatch):
-  assert not distributed._has_tpu()
-  monkeypatch.setitem(sys.modules, 'jax._src.cloud_tpu_init', None)
-  monkeypatch.delattr('jax._src.cloud_tpu_init', raising=False)
-  assert not distributed._has_tpu()
-  platforms = types.SimpleNamespace(jax_platforms='tpu,cpu')
-  monkeypatch.setattr(distributed.jax, 'config', platforms)
-  assert distributed._has_tpu()
