@@ -1,10 +1,9 @@
 """The batches of a run: which rows they have, and how long they are.
 
-Rows of similar length are put together, and not padded to the longest row. The
-order stays a function of the seed: windows of the shuffled rows are sorted by
-length, and the batches of a window are shuffled again. A batch is as long as its
-longest row needs, in one of a few lengths, so that all are compiled before the
-first step. More padding would not change its loss.
+By length, windows of the shuffled rows are sorted by length, and the batches of a
+window are shuffled again. A batch is as long as its longest row needs, in one of a
+few lengths, so that all are compiled before the first step. More padding would not
+change its loss.
 """
 
 import jax
@@ -92,8 +91,7 @@ class Batches:
     return first, min(_WINDOW, end - first, phase.steps - first)
 
   def _shuffle(self, phase, first, batches) -> np.ndarray:
-    size = phase.batch_size
-    rows = np.arange(first * size, (first + batches) * size)
+    rows = np.arange(phase.batch_size * batches) + first * phase.batch_size
     return hashing.find_records(self._seed, rows, len(self._lengths))[0]
 
   def _sort(self, phase, first, batches) -> np.ndarray:
@@ -110,23 +108,20 @@ class Batches:
 def make_rows(
   split: encode.Rows, size: int, pad_id: int, by_length: bool
 ) -> task.Rows:
-  """Returns the rows of a split that a model predicts, in batches of `size`.
-
-  If batches are by length, rows are sorted by ascending length.
-  """
+  """Returns the rows of a split that a model predicts, in batches of `size`."""
   lengths, order = split.lengths, np.arange(split.size)
   if by_length:
     order = np.argsort(lengths, kind='stable')
   batches = np.split(order, range(size, split.size, size))
 
   def eval_batch(phase, i, rows=None):
-    own, length = batches[i], phase.seq_length
+    these, length = batches[i], phase.seq_length
     rows = np.arange(size) if rows is None else rows
     if by_length:
-      length = choose_length(phase, lengths[own])
-    chosen = own[np.minimum(rows, len(own) - 1)]
+      length = choose_length(phase, lengths[these])
+    chosen = these[np.minimum(rows, len(these) - 1)]
     batch = split.make_batch(chosen, length, pad_id)
-    batch['label_weights'][rows >= len(own)] = 0
+    batch['label_weights'][rows >= len(these)] = 0
     return batch
 
   return task.Rows(

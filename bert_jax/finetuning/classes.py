@@ -47,10 +47,11 @@ class Classes(row_task.RowTask):
     numbers, facts = None, row_task.list_facts(content)
     if all(x.label for x in content.units):
       numbers = examples.number_labels(content, labels)
-      counts = [float(numbers.min()), float(numbers.max())]
+      said = f'labels from {numbers.min():,} to {numbers.max():,}'
       if labels:
-        counts = np.bincount(numbers, minlength=len(labels)).tolist()
-      facts['labels'] = dict(zip(labels or ('min', 'max'), counts, strict=True))
+        counts = np.bincount(numbers, minlength=len(labels))
+        said = row_task.describe_counts(labels, counts)
+      facts['counts'].append(said)
     encoded = encode.encode_texts(how, content.texts, content.pairs)
     blank = np.int32(0) if labels else np.float32(0)
     ids = [x.id for x in content.units]
@@ -125,9 +126,10 @@ class LabelSets(row_task.RowTask):
       numbers = examples.number_labels(content.flatten(), labels)
       truth = np.zeros((len(sizes), len(labels)), np.int32)
       truth[np.repeat(np.arange(len(sizes)), sizes), numbers] = 1
-      facts['counts'].append(f'{np.mean(sizes):.2f} labels per row')
-      counts = truth.sum(0).tolist()
-      facts['labels'] = dict(zip(labels, counts, strict=True))
+      facts['counts'] += [
+        f'{np.mean(sizes):.2f} labels per row',
+        row_task.describe_counts(labels, truth.sum(0)),
+      ]
     blank = np.zeros(len(labels), np.int32)
     return encode.Rows(encoded, truth, blank=blank), facts
 

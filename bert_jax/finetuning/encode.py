@@ -20,8 +20,13 @@ class How(NamedTuple):
 
   tokenizer: Tokenizer
   length: int  # tokens of a row, at most
-  form: str = 'bert'  # or 'gpt', see `join_gpt`
+  form: str = 'bert'  # or 'gpt', see `encode_texts`
   settings: classifier.Spans | None = None
+
+
+# GPT's form of rows ("Improving language understanding by generative
+# pre-training", section 3.3) has tokens of its own, new in fine-tuning.
+GPT_TOKENS = '[START]', '[DELIMITER]', '[EXTRACT]'
 
 
 def truncate(first: int, second: int, room: int) -> tuple[int, int]:
@@ -77,42 +82,30 @@ def join(
   return padding.chain(tokenizer, rows, sizes, truncated)
 
 
-# GPT's form of rows ("Improving language understanding by generative
-# pre-training", section 3.3) has tokens of its own, new in fine-tuning.
-GPT_TOKENS = '[START]', '[DELIMITER]', '[EXTRACT]'
-
-
 def extend(tokenizer: Tokenizer) -> Tokenizer:
   """Returns the tokenizer with `GPT_TOKENS` at the end of its vocabulary."""
-  known = sorted(set(GPT_TOKENS) & set(tokenizer.vocab))
-  if known:
+  if known := set(GPT_TOKENS) & set(tokenizer.vocab):
     raise errors.UserError(
-      f'the vocabulary of init_from has {known[0]} already, which '
+      f'the vocabulary of init_from has {min(known)} already, which '
       'finetuning.form=gpt adds; start from a model that was only pre-trained.'
     )
   return dataclasses.replace(tokenizer, vocab=(*tokenizer.vocab, *GPT_TOKENS))
 
 
-def join_gpt(
-  tokenizer: Tokenizer,
-  firsts: Sequence[list[int]],
-  seconds: Sequence[list[int]] | None,
-  max_length: int,
-) -> padding.Encoded:
-  """Makes rows of one segment in GPT's form, see `join`."""
-  frame = range(tokenizer.size - 3, tokenizer.size)
-  rows = join(tokenizer, firsts, seconds, max_length, frame)
-  return rows._replace(firsts=rows.lengths.astype(rows.firsts.dtype))
-
-
 def encode_texts(
   how: How, texts: Sequence[str], pairs: Sequence[str] | None
 ) -> padding.Encoded:
-  """Returns rows of texts or, unless `pairs` is None, of pairs."""
+  """Returns rows of texts or, unless `pairs` is None, of pairs.
+
+  In GPT's form they are one segment, in a frame of `GPT_TOKENS`.
+  """
   firsts = tokenize(how.tokenizer, texts)
   seconds = pairs and tokenize(how.tokenizer, pairs)
-  make = join_gpt if how.form == 'gpt' else join
-  return make(how.tokenizer, firsts, seconds, how.length)
+  if how.form != 'gpt':
+    return join(how.tokenizer, firsts, seconds, how.length)
+  frame = range(how.tokenizer.size - len(GPT_TOKENS), how.tokenizer.size)
+  rows = join(how.tokenizer, firsts, seconds, how.length, frame)
+  return rows._replace(firsts=rows.lengths.astype(rows.firsts.dtype))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,8 +139,7 @@ class Rows:
   ) -> task.Batch:
     """Returns the batch of rows [b], padded to `length` tokens.
 
-    It has what the model reads, [b, ...]; `labels`, `blank` if unknown; and
-    `label_weights`, 1 where a label counts.
+    It has what the model reads, `labels`, and `label_weights`, 1 where one counts.
     """
     labels = np.array([self.blank] * len(rows))
     return self.make_inputs(rows, length, pad_id) | {
@@ -165,9 +157,8 @@ class Rows:
     """Keeps what is needed of the predictions for rows [b], after `kept`.
 
     `outputs` are {name: [B, ...]}, of which the first b are of these rows. Of
-    `logits` [B, C], these are `chosen`, the likeliest class or choice, and its
-    `probability`, float64; if C is 1, the number itself. `whole` keeps the logits of
-    classes, too, which may be many.
+    `logits` [B, C], these are `chosen` and its `probability`, float64; if C is 1,
+    the number itself. `whole` keeps the logits, too, which may be many.
     """
     logits = outputs.get('logits')
     if logits is None:
@@ -178,13 +169,8 @@ class Rows:
     chosen = {'chosen': logits.argmax(-1), 'probability': likely}
     return self.fill(kept, rows, chosen | (outputs if whole else {}))
 
-  def fill(
-    self,
-    kept: dict[str, np.ndarray] | None,
-    rows: np.ndarray,
-    outputs: dict[str, np.ndarray],
-  ) -> dict[str, np.ndarray]:
-    """Puts a batch's values into the arrays of all rows, [N, ...]."""
+  def fill(self, kept: Any, rows: np.ndarray, outputs: dict) -> dict:
+    """Puts a batch's values into the arrays of all rows, {name: [N, ...]}."""
     if kept is None:
       kept = {
         name: np.zeros((self.size, *x.shape[1:]), x.dtype)

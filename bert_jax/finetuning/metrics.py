@@ -115,13 +115,12 @@ def compare(
 
   The constant is the commonest class of the training rows or of these,
   whichever scores better, or the mean of the training rows. Rows are drawn anew
-  with replacement, always with the same seed. That covers the choice of the dev
-  rows, not the training run: other seeds differ by more on small data.
+  with replacement, always with the same seed.
 
   Returns:
     `metrics` and `baseline` (of the constant), {metric: value}; `intervals`,
-    {metric: [low, high]}, see `find_interval`; `doubt`, the share of resamples
-    in which the constant does as well as the model, by the first metric.
+    {metric: [low, high]}; `doubt`, the share of resamples in which the constant
+    does as well as the model, by the first metric.
   """
   constants = [predict_constant(x, len(truth)) for x in (train, truth)]
   constants = constants if other is None else [other]
@@ -167,7 +166,7 @@ def _compare(size, score_rows, score_constant) -> dict[str, Any]:
   return {
     'metrics': values,
     'intervals': {
-      name: find_interval(name, x, [y[name] for y in drawn], size)
+      name: _find_interval(name, x, [y[name] for y in drawn], size)
       for name, x in values.items()
     },
     'baseline': baseline,
@@ -178,10 +177,9 @@ def _compare(size, score_rows, score_constant) -> dict[str, Any]:
 def describe_classes(
   labels: Sequence[str], truth: np.ndarray, predicted: np.ndarray
 ) -> dict[str, dict]:
-  """Returns how well each class, of rows [N], is told from the others.
+  """Returns `classes`, {class: its precision, recall, F1 and rows}.
 
-  These are `classes`, {class: its precision, recall, F1 and rows}; `confusion`,
-  {true class: {predicted class: rows}}, without empty pairs.
+  And `confusion`, {true class: {predicted class: rows}}, without empty pairs.
   """
   cells, rows = np.unique([truth, predicted], axis=1, return_counts=True)
   confusion: dict[str, dict[str, int]] = {}
@@ -261,14 +259,11 @@ def choose_threshold(truth: np.ndarray, likely: np.ndarray) -> float:
   return float(ranked[best : best + 2].mean()) if f1[best] else 0.5
 
 
-def find_interval(
-  name: str, value: float, drawn: Sequence[float], rows: int
-) -> list[float]:
+def _find_interval(name, value, drawn, rows) -> list[float]:
   """Returns the 95 % interval of a metric's value, [low, high].
 
   It is the bootstrap's over the rows, but, of a share, at least as wide as
-  Wilson's: the bootstrap alone would be sure of a score of 1 or 0, even from a
-  single row.
+  Wilson's: the bootstrap alone would be sure of a score of 1 or 0.
   """
   low, high = np.quantile(drawn, _TAILS).tolist()
   if name in _NO_SHARES:

@@ -67,6 +67,11 @@ def list_facts(rows: examples.Examples) -> dict[str, Any]:
   return {'counts': [errors.count(len(rows.units), 'row')], 'warnings': wrong}
 
 
+def describe_counts(labels: Sequence[str], counts: np.ndarray) -> str:
+  shown = [f'{x} ({n:,})' for x, n in zip(labels, counts, strict=True)]
+  return f'labels {errors.listing(shown, most=10)}'
+
+
 def list_rows(
   labels: Sequence[str], predicted: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:

@@ -31,7 +31,6 @@ _LEAST = 4  # factor of a rate
 # worse, at 256 lower ones for texts and higher ones for tokens.
 _FOR_TEXTS, _FOR_TOKENS = (2.5, 3e-4), (2, 1e-3)
 _UPDATES = 500  # least for a small model, if rows are few
-_FEW = 100  # updates
 # What a run that has begun takes from its saved config: what was filled in and,
 # where a field still has the value that asks for a choice, what was chosen.
 _FILLED = (
@@ -299,21 +298,18 @@ def choose(c: config_dict.ConfigDict, rows: int) -> tuple[float, float]:
 
 
 def describe_plan(c: config_dict.ConfigDict, rows: int) -> str:
-  """Returns a line on what a completed run is going to do, and why."""
+  """Returns a line on what a completed run is going to do."""
   [batch_size], [steps] = c.phases.batch_size, c.phases.steps
-  given = c.finetuning.epochs, c.optimizer.learning_rate
-  rate, epochs = choose(c, rows)
-  word = f'not {_count(epochs)} at {rate:g}, the default for'
+  usual_rate, usual = choose(c, rows)
+  rate, epochs = c.optimizer.learning_rate, c.finetuning.epochs
+  said = f'{usual:g} times at {usual_rate:g}'
+  if (rate, epochs) == (usual_rate, usual):
+    said = 'this'
   return (
-    f'{steps:,} updates{", which is few" if steps < _FEW else ""}: '
-    f'{_count(given[0])} of {rows:,} rows in batches of {batch_size}, learning '
-    f'rate {given[1]:g} ({"for" if given == (epochs, rate) else word} a hidden '
-    f'size of {c.model.hidden_size})'
+    f'{steps:,} updates: {epochs:g} times {rows:,} rows in batches of '
+    f'{batch_size}, learning rate {rate:g} (the default for a hidden size of '
+    f'{c.model.hidden_size} is {said})'
   )
-
-
-def _count(epochs: float) -> str:
-  return f'{epochs:g} epoch{"" if epochs == 1 else "s"}'
 
 
 def advise(c: config_dict.ConfigDict, rows: int) -> str:

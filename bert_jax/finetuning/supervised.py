@@ -1,9 +1,7 @@
-"""What a task of fine-tuning has to define.
+"""What a task of fine-tuning has to define: files to rows, loss, predictions.
 
-A task is one class, a `Supervised`, in one file: how the user's files become
-rows, what is learnt from them, and how predictions are used. All else is done
-once, for every task: `training` reads and batches the rows, `outcome` ends a run
-and `predictions` predicts for a file.
+All else is done once, for every task: `training` reads and batches the rows,
+`outcome` ends a run and `predictions` predicts for a file.
 """
 
 import abc
@@ -83,8 +81,8 @@ class Supervised(abc.ABC):
   ) -> tuple[encode.Rows, dict[str, Any]]:
     """Returns the rows of a split, '' for a file to predict for, and facts.
 
-    These are `counts`, such as '12 rows', maybe `labels`, {class: its rows} or
-    {'min', 'max'} of numbers, and `warnings`, {what is wrong: names of units}.
+    `counts`, such as '12 rows', and maybe `warnings`, {what is wrong: names of
+    units}.
     """
 
   # From rows to a loss.
@@ -122,17 +120,16 @@ class Supervised(abc.ABC):
   ) -> tuple[tuple[str, ...], dict[str, Callable], float | None]:
     """Returns what `compute_sums` sums up.
 
-    These are the sums over `label_weights`, the first of which is the loss;
-    {name: (batch) -> its count} of further losses; and the loss of untrained
-    parameters in nats, None if unknown.
+    The sums over `label_weights`, the loss first; {name: (batch) -> its count} of
+    further losses; and the loss of untrained parameters in nats, if known.
     """
     return SUMS, {}, math.log(module.outputs)
 
   def find_bias(self, rows: Any, count: int) -> np.ndarray:
-    """Returns first biases of a head, float32 [C]; `count` is 0 for numbers.
+    """Returns the first biases of a head, float32 [C], for `count` labels.
 
-    They are the labels' log frequencies, or the mean of numbers, which in a small
-    model's few updates the other weights would learn instead.
+    They are the log frequencies, or the mean of numbers (0 labels), which in a
+    small model's few updates the other weights would learn instead.
     """
     if not count:
       return np.array([np.mean(rows.labels)], np.float32)
@@ -144,10 +141,9 @@ class Supervised(abc.ABC):
   def decide(
     self, split: Any, kept: Any, settings: Any, tune: bool
   ) -> tuple[Any, Any]:
-    """Returns what is predicted for a split, and by which settings.
+    """Returns what is predicted for a split of which `Rows.keep` kept `kept`.
 
-    `kept` is from `Rows.keep`, `settings` from `fine_tuned.get_settings`; they
-    are tuned on these rows if `tune`.
+    Also the `settings`, of `fine_tuned.get_settings`, tuned on it if `tune`.
     """
     return kept, settings
 
@@ -165,10 +161,10 @@ class Supervised(abc.ABC):
     predicted: Any,
     train: Any = None,
   ) -> dict[str, Any]:
-    """Scores the predictions for a labelled split.
+    """Returns {'metrics': {name: value}} of the predictions for a labelled split.
 
-    Returns `metrics`, {metric: value}; with rows to take a constant from, `train`,
-    what `metrics.compare` does, and more, such as scores of single classes.
+    With rows to take a constant from, `train`, what `metrics.compare` does, and
+    more, such as scores of single classes.
     """
     truth, chosen = split.labels, predicted['chosen']
     if train is None:

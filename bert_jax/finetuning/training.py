@@ -51,33 +51,35 @@ def read(
   this.list_metrics(labels, f)  # checks those asked for
   settings = fine_tuned.get_settings(config)
   how = encode.How(tokenizer, max(config.phases.seq_length), f.form, settings)
-  rows, facts, repeated = {}, {}, splits.find_repeated(contents)
+  rows, facts, lines = {}, {}, []
+  repeated = splits.find_repeated(contents)
   for split, content in contents.items():
-    rows[split], more = this.encode(how, content, labels, split)
-    warnings = more.pop('warnings', {})
-    warnings[f'with the text of a training {this.unit}'] = repeated[split]
-    encoded = rows[split].encoded
+    made, more = this.encode(how, content, labels, split)
     share, warning = unknown.examine(
-      tokenizer, encoded.ids, content.list_texts(), split
+      tokenizer, made.encoded.ids, content.list_texts(), split
     )
-    facts[split] = {
-      'path': content.path,
-      'origin': content.origin or content.path,
-      'rows': rows[split].size,
-      'sha256': rows[split].compute_sha256(),
-      'longest': int(rows[split].lengths.max()),
-      'truncated': encoded.truncated,
-      'unknown': round(share, 6),
-      'unknown_warning': warning,
-      **more,
-      'warnings': {
-        what: {'count': len(names), 'first': names[0]}
-        for what, names in warnings.items()
-        if names
-      },
-    }
-  unread = splits.list_unread(source)
-  about = {'labels': list(labels), 'splits': facts, 'unread': unread}
+    said = [*more['counts'], f'longest {made.lengths.max()} tokens']
+    if made.encoded.truncated:
+      said.append(f'{made.encoded.truncated:,} truncated')
+    if share:
+      said.append(f'{share:.2%} of the tokens unknown')
+    lines.append(
+      f'{split}: {", ".join(said)} ({content.origin or content.path})'
+    )
+    wrong = more.get('warnings', {})
+    wrong[f'with the text of a training {this.unit}'] = repeated[split]
+    lines += [
+      f'WARNING: {split}: {errors.count(len(names), this.unit)} {what}; the '
+      f'first is {this.place} {names[0]} of {content.path}'
+      for what, names in wrong.items()
+      if names
+    ]
+    lines += filter(None, [warning])
+    facts[split] = {'rows': made.size, 'sha256': made.compute_sha256()}
+    rows[split] = made
+  if unread := splits.list_unread(source):
+    lines.append(f'not read: {errors.listing(unread)}')
+  about = {'labels': list(labels), 'splits': facts, 'read': lines}
   return Data(rows, tuple(labels), tokenizer, about)
 
 
@@ -92,34 +94,6 @@ def read_contents(
   return splits.read(source, read_file)
 
 
-def describe(this: supervised.Supervised, manifest: dict) -> list[str]:
-  """Returns a description of the data, as lines to print."""
-  lines = []
-  for name, x in manifest['splits'].items():
-    parts = list(x['counts'])
-    if labels := x.get('labels'):
-      counts = [f'{label} ({n:,})' for label, n in labels.items()]
-      shown = errors.listing(counts, most=10)
-      if not manifest['labels']:
-        shown = 'from {min:,} to {max:,}'.format(**labels)
-      parts.append(f'labels {shown}')
-    parts.append(f'longest {x["longest"]} tokens')
-    if x['truncated']:
-      parts.append(f'{x["truncated"]:,} truncated')
-    if x['unknown']:
-      parts.append(f'{x["unknown"]:.2%} of the tokens unknown')
-    lines.append(f'{name}: {", ".join(parts)} ({x["origin"]})')
-    lines += [
-      f'WARNING: {name}: {errors.count(wrong["count"], this.unit)} {what}; '
-      f'the first is {this.place} {wrong["first"]} of {x["path"]}'
-      for what, wrong in x['warnings'].items()
-    ]
-    lines += filter(None, [x['unknown_warning']])
-  if unread := manifest['unread']:
-    lines.append(f'not read: {errors.listing(unread)}')
-  return lines
-
-
 def check_input(this: supervised.Supervised, config: config_dict.ConfigDict):
   """Reads and encodes the files of a config, and keeps nothing."""
   read(this, config, starting.read_tokenizer(config))
@@ -129,18 +103,18 @@ def open_data(
   this: supervised.Supervised, config: config_dict.ConfigDict, workdir: str
 ) -> Data:
   """Reads a run's files, and prints what they hold."""
-  folder, begun = paths.own_data(workdir), claim.is_final(workdir)
-  if begun:
+  folder = paths.own_data(workdir)
+  if claim.is_final(workdir):
     data = read(this, config, manifest_file.load_tokenizer(folder))
   else:
     data = read(this, config, starting.read_tokenizer(config))
-  if not begun and distributed.is_first():
-    about = {'version': bert_jax.__version__, 'recipe': _get_recipe(data)}
-    storage.make_folder(folder)
-    path = os.path.join(folder, vocabulary.NAME)
-    write_vocab(data.tokenizer.vocab, path)
-    manifest_file.write(folder, about | data.manifest)
-  print('\n'.join(describe(this, data.manifest)), flush=True)
+    if distributed.is_first():
+      about = {'version': bert_jax.__version__, 'recipe': _get_recipe(data)}
+      storage.make_folder(folder)
+      path = os.path.join(folder, vocabulary.NAME)
+      write_vocab(data.tokenizer.vocab, path)
+      manifest_file.write(folder, about | data.manifest)
+  print('\n'.join(data.manifest['read']), flush=True)
   return data
 
 

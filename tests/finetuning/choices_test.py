@@ -115,7 +115,7 @@ def test_each_choice_is_a_pair_with_its_row(tmp_path):
     train.encoded.ids[: train.encoded.ends[2]], expected.ids
   )
   assert data.labels == ()
-  assert training.describe(choices.TASK, data.manifest)[0].startswith(
+  assert data.manifest['read'][0].startswith(
     'train: 2 rows, 3 choices, longest 9 tokens ('
   )
 

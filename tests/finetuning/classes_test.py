@@ -49,9 +49,8 @@ def test_what_is_written_is_read(tmp_path):
     train.labels.tolist() == [0, 1, 0, 0] and train.labels.dtype == np.int32
   )
   assert found.labels == ('a', 'b') and found.tokenizer == models.TOKENIZER
-  facts = found.manifest['splits']['train']
-  assert (facts['rows'], facts['longest'], facts['truncated']) == (4, 16, 1)
-  assert facts['labels'] == {'a': 3, 'b': 1}
+  line = found.manifest['read'][0]
+  assert '4 rows, labels a (3), b (1), longest 16 tokens, 1 truncated (' in line
 
 
 def test_numbers_are_kept_as_numbers(tmp_path):
@@ -65,9 +64,7 @@ def test_numbers_are_kept_as_numbers(tmp_path):
   assert classes.CLASSES.list_metrics(data.labels)[2:] == (
     'mean_squared_error',
   )
-  assert (
-    'from -2.0 to 1.5' in training.describe(classes.CLASSES, data.manifest)[0]
-  )
+  assert 'from -2.0 to 1.5' in data.manifest['read'][0]
 
 
 def test_a_head_starts_at_the_frequency_of_classes_or_the_mean_of_numbers():
@@ -84,7 +81,7 @@ def test_rows_without_text_are_kept_and_said(tmp_path):
   found = make(tmp_path, ['the cat,a', ',b', '  ,b'])
   train = found.splits['train']
   assert np.diff(train.encoded.ends).tolist() == [2, 2]  # [CLS] [SEP]
-  lines = training.describe(classes.CLASSES, found.manifest)
+  lines = found.manifest['read']
   assert lines[0].startswith(
     'train: 3 rows, labels a (1), b (2), longest 4 tokens ('
   )
@@ -95,7 +92,7 @@ def test_what_is_not_used_is_said(tmp_path):
   made.write_csv(tmp_path / 'texts', test=['cat,a', 'dogs,'])
   (tmp_path / 'texts' / 'test_old.csv').write_text('')
   found = make(tmp_path, ['cat,a', 'dogs,b', 'dog,-', 'cats,-'])
-  lines = training.describe(classes.CLASSES, found.manifest)
+  lines = found.manifest['read']
   assert lines[1].startswith(
     'WARNING: train: 2 rows labelled - or -1, which is none, left out; '
     'the first is line 4'
@@ -315,7 +312,7 @@ def test_sets_are_read(tmp_path):
   assert train.labels.tolist() == [[1, 1], [0, 0], [0, 1]]
   batch = train.make_batch(np.array([0, 2]), 8, 0)
   assert batch['labels'].tolist() == [[1, 1], [0, 1]]
-  line = training.describe(classes.SETS, data.manifest)[0]
+  line = data.manifest['read'][0]
   assert 'train: 3 rows, 1.00 labels per row, labels a (1), b (2), lo' in line
 
 

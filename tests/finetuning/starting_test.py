@@ -424,8 +424,10 @@ def test_the_plan_says_what_was_chosen_and_the_advice_goes_further():
   c.optimizer.learning_rate, c.finetuning.epochs = 3e-5, 3.0
   rate, epochs = starting.choose(c, 240)
   found = starting.describe_plan(c, 240)
-  assert found.startswith('22 updates, which is few: 3 epochs of 240 rows in ')
-  assert f'learning rate 3e-05 (not {epochs:g} epochs at {rate:g}' in found
+  assert found.startswith('22 updates: 3 times 240 rows in batches of 32, ')
+  assert (
+    f'rate 3e-05 (the default for a hidden size of 128 is {epochs:g}' in found
+  )
   assert starting.advise(c, 240) == (
     f'after 22 updates at 3e-05, try finetuning.epochs={epochs:g} or '
     f'optimizer.learning_rate={rate:g}'

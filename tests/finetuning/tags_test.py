@@ -115,7 +115,7 @@ def test_parts_of_speech_are_scored_word_by_word(tmp_path):
   assert found['classes']['RB']['recall'] == 0
   assert tags.TASK.find_problem(found, chosen) is None
   assert len(tags.TASK.describe_scores({'dev': found})) == 2
-  lines = training.describe(tags.TASK, data.manifest)
+  lines = data.manifest['read']
   assert '3 plain tags' in lines[0] and 'entities' not in lines[0]
   tags.TASK.write_split(str(tmp_path), 'dev', data.labels, dev, chosen)
   lines = made.read_lines(tmp_path, 'dev.conll')
@@ -159,9 +159,7 @@ def test_a_column_by_name_is_refused_not_a_missing_dev_file(tmp_path):
     training.read(tags.TASK, c, models.TOKENIZER)
   c.data.label = ''
   (tmp_path / 'words' / 'dev.conll').unlink()
-  lines = training.describe(
-    tags.TASK, training.read(tags.TASK, c, models.TOKENIZER).manifest
-  )
+  lines = training.read(tags.TASK, c, models.TOKENIZER).manifest['read']
   assert lines[0].startswith('train: 22 sentences, ')
   [dev] = [x for x in lines if x.startswith('dev: 2 sentences, ')]
   assert dev.endswith(f'(held out of {tmp_path}/words/train.conll)')
