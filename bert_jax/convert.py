@@ -17,7 +17,7 @@ from absl import flags
 from bert_jax import errors
 from bert_jax.inference import source
 from bert_jax.interop import google, hugging_face, rename
-from bert_jax.pretraining import model_card
+from bert_jax.pretraining import finish
 from bert_jax.runtime import cli
 from bert_jax.workdir import paths
 
@@ -77,7 +77,7 @@ def main():
   if loaded.step is not None and loaded.head is None:
     try:
       run, _ = paths.split_step(path)
-      card = model_card.describe_run(run, params, loaded.step)
+      card = finish.describe_run(run, params, loaded.step)
     except errors.UserError as error:
       lines.append(f'no model card: {error}')
   about = card, head, loaded.trained_length

@@ -72,7 +72,7 @@ def export(
   An earlier export is replaced.
 
   Args:
-    card: text of README.md, see `model_card.make_card`; None writes none.
+    card: text of README.md, see `cards.make_card`; None writes none.
     head: of a fine-tuned model, such as a BertForSequenceClassification.
     trained_length: tokens of the longest rows that the model was trained on, which
       tokenizers of transformers warn beyond; None is all positions.

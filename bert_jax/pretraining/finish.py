@@ -1,27 +1,41 @@
-"""Finishes a pre-training run: results, export, examples, summary of files."""
+"""Finishes a pre-training run: results, export with its card, examples."""
 
 import itertools
 import shlex
-import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from ml_collections import config_dict
 
-from bert_jax.config import FIELDS, model_config
-from bert_jax.data import dataset, manifest_file
-from bert_jax.inference import fill, trained_length
+from bert_jax.config import FIELDS, flatten, model_config
+from bert_jax.data import dataset, manifest_file, summary
+from bert_jax.inference import fill, trained_length, trained_run
 from bert_jax.interop import hugging_face
 from bert_jax.model import parameters
-from bert_jax.pretraining import batches, model_card
-from bert_jax.runtime import files
+from bert_jax.pretraining import batches
+from bert_jax.runtime import cards, files
 from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.workdir import fingerprint, log, paths
 
 _PIECES = 24  # tokens of an example, at most
 # Of a row of the log, not of the model.
 _ABOUT = 'kind', 'step', 'seconds', 'seq_length'
+# Fields that do not affect the parameters or mean nothing in pre-training, and
+# `data.*`, which come from the manifest: another config may have prepared them.
+_LEFT_OUT = (
+  *('log.', 'checkpoint.', 'data.', 'finetuning.', 'model.bilstm'),
+  *('profile_steps', 'task'),
+)
+# {metric of an evaluation: its form}
+_SCORES = {
+  'mlm_loss': '.3f',
+  'mlm_perplexity': '.1f',
+  'mlm_accuracy': '.1%',
+  'nsp_loss': '.3f',
+  'nsp_accuracy': '.1%',
+}
 
 
 def finish(
@@ -48,36 +62,31 @@ def finish(
   }
   files.write_json(paths.results(workdir), results)
   words = manifest_file.load_tokenizer(directory)
+  lengths = config.phases.seq_length
   exported, problem = None, hugging_face.find_problem(bert)
   if problem is None:
     exported = paths.export(workdir)
-    card = model_card.describe_run(workdir, params, step)
+    card = describe_run(workdir, params, step)
     length = trained_length.find(config.phases, bert.max_positions, step, facts)
     hugging_face.export(
       exported, params, bert, words, card, trained_length=length
     )
-  length = config.phases.seq_length[0]
-  examples = choose_examples(directory, length, words, batches.EXAMPLES)
+  examples = choose_examples(directory, lengths[0], words, batches.EXAMPLES)
   if examples:
     print('\nheld-out text, one word hidden:')
   for sentence, truth in examples:
     [guessed] = fill.fill(params, bert, words, sentence)
     guesses = ', '.join(f'{word} {p:.0%}' for word, p in guessed)
     print(f'  {sentence}\n    the model: {guesses}; the text: {truth}')
-  print(_describe(directory, last, facts, config.phases.seq_length[-1]))
+  print(_describe(directory, last, facts, lengths[-1]))
   print(f'  {directory}: vocabulary, examples, manifest')
   print(f'  {paths.checkpoints(workdir)}: parameters and optimizer')
   print(f'  {paths.metrics(workdir)}: every number of the log')
-  if problem:
-    print(f'  no export: {problem}')
-  else:
-    what = 'the model, for transformers; fill in the licence in its README.md'
-    print(f'  {exported}: {what}')
+  what = 'the model, for transformers; fill in the licence in its README.md'
+  print(f'  no export: {problem}' if problem else f'  {exported}: {what}')
   own = config.data.dir or config.data.input != FIELDS['data.input'].default
-  sentences = [sentence for sentence, _ in examples]
-  print('\nnext:')
-  for line in _list_next(workdir, exported, sentences, bool(own)):
-    print(f'  {line}')
+  lines = _list_next(workdir, exported, [x for x, _ in examples], bool(own))
+  print('\n  '.join(['\nnext:', *lines]))
 
 
 def choose_examples(
@@ -91,42 +100,30 @@ def choose_examples(
   for ids, segments in zip(rows['input_ids'], rows['segment_ids'], strict=True):
     # The first text ends where segment 1 begins, packed or not.
     first = ids[: np.argmax(segments)][1:-1].tolist()
-    first = first[slice(*_choose_part(words.tokens(first)))]
-    start, end = _choose_word(words.tokens(first))
-    shown = [*first[:start], words.mask_id, *first[end:]]
+    begin, start, end, last = _hide_word(words.tokens(first))
+    shown = [*first[begin:start], words.mask_id, *first[end:last]]
     examples.append((words.decode(shown), words.decode(first[start:end])))
   return examples
 
 
-def _choose_part(tokens: Sequence[str]) -> tuple[int, int]:
-  """Returns where the first words of a text, a piece of a document, are."""
-  starts = [i for i, token in enumerate(tokens) if not token.startswith('##')]
-  words = [i for i in starts if _has_letters(tokens[i])]
-  begin = [*words, *starts, 0][0]  # without punctuation before the first word
-  ends = [i for i in [*starts, len(tokens)] if begin < i <= begin + _PIECES]
-  return begin, max(ends, default=begin + _PIECES)
+def _hide_word(tokens: Sequence[str]) -> tuple[int, int, int, int]:
+  """Chooses the first whole words of a text, which may be cut, and one of them.
 
-
-def _choose_word(tokens: Sequence[str]) -> tuple[int, int]:
-  """Chooses the word of a text to mask; returns its begin and end.
-
-  It is the middle one of the words that are a single piece of three letters or
-  more. If there are none, as in some scripts, these conditions are dropped one
-  by one.
+  It is the middle one of those that are a single piece of three letters or more,
+  if there are any. Returns where the words begin, it begins, it ends, they end.
   """
   starts = [i for i, token in enumerate(tokens) if not token.startswith('##')]
   spans = list(itertools.pairwise([*starts, len(tokens)]))
-  whole = spans[:-1]  # the last word may be truncated
-  lettered = [s for s in whole if all(map(_has_letters, tokens[slice(*s)]))]
-  alone = [s for s in lettered if s[1] - s[0] == 1]
-  long = [s for s in alone if len(tokens[s[0]]) > 2]
-  best = long or alone or lettered or whole or spans or [(0, len(tokens))]
-  return best[len(best) // 2]
-
-
-def _has_letters(piece: str) -> bool:
-  """Returns whether all characters of a piece are letters or marks."""
-  return all(unicodedata.category(c)[0] in 'LM' for c in piece.lstrip('#'))
+  shown = [x for x in spans if x[1] <= starts[0] + _PIECES]
+  shown = shown or [(0, min(len(tokens), _PIECES))]
+  whole = [x for x in shown if x[1] < len(tokens)] or shown
+  words = [
+    (i, j)
+    for i, j in whole
+    if j == i + 1 and tokens[i].isalpha() and len(tokens[i]) > 2
+  ]
+  best = words or whole
+  return shown[0][0], *best[len(best) // 2], shown[-1][1]
 
 
 def _describe(directory, last, facts, length) -> str:
@@ -175,3 +172,90 @@ def _list_next(
     what = 'FILE: a CSV, TSV or JSONL file with the columns text and label'
   lines.append(f'python -m bert_jax.main {given} --workdir=NEW')
   return [*lines, f'  ({what})']
+
+
+def describe_run(workdir: str, params: Any, step: int) -> str:
+  """Returns the card of a run's parameters after a step.
+
+  It is Markdown, with Hugging Face's metadata.
+  """
+  config = trained_run.read_config(paths.config(workdir))
+  rows = log.read(paths.metrics(workdir))
+  rows = [row for row in rows if row['step'] <= step]
+  # A run keeps a copy, see `claim.keep`.
+  directory = workdir if config.data.dir else paths.own_data(workdir)
+  manifest = manifest_file.read(directory)
+  words = manifest_file.load_tokenizer(directory).vocab
+  causal, most = config.objective.kind == 'ltr', config.model.max_positions
+  autos = ['AutoModelForCausalLM' if causal else 'AutoModelForMaskedLM']
+  autos += ['AutoModelForPreTraining'] if config.objective.nsp else []
+  about = log.find_facts(rows)
+  last = max((row['step'] for row in rows), default=0)
+  length = trained_length.find(config.phases, most, last, about)
+  facts = {
+    'parameters': sum(x.size for x in jax.tree.leaves(params)),
+    'tokens of a row in training, at most': length,
+    'classes of transformers': ', '.join(autos),
+    **_describe_source(about.get('init_from')),
+  }
+  if length < most:
+    facts['longer texts'] = (
+      'much worse, since the embeddings of later positions are random; '
+      '`truncation=True` of the tokenizer cuts them'
+    )
+  fields = {
+    field: value
+    for field, value in flatten(config).items()
+    if not field.startswith(_LEFT_OUT)
+  }
+  fields |= {f'data.{name}': x for name, x in manifest['recipe'].items()}
+  scores = ''
+  if evaluated := [row for row in rows if row['kind'] == 'eval']:
+    size = config.phases.seq_length[-1], config.eval.sequences
+    scores = _evaluate(manifest, evaluated[-1], *size)
+  sections = {
+    'Model': cards.list_facts(facts),
+    'Loading': cards.show_loading(
+      autos[0], 'fill_mask --model=THIS_FOLDER "a [MASK] sentence ."'
+    ),
+    'Training text': summary.describe_text(manifest),
+    'Held-out text': scores,
+    'Recipe': cards.list_fields(dict(sorted(fields.items()))),
+  }
+  card = cards.make_card(f'BERT of {config.model.num_layers} layers', sections)
+  language = summary.name_language(manifest, words)
+  pipeline = 'text-generation' if causal else 'fill-mask'
+  return cards.make_metadata(pipeline, language) + card
+
+
+def _describe_source(facts: dict | None) -> dict[str, str]:
+  """Returns what is known of the model that the run started from, if any."""
+  if not facts:
+    return {}
+  about = facts['origin']  # of a run the step and the fingerprint it printed
+  if about == facts['path']:
+    about = f'fingerprint={facts["fingerprint"]}'
+  start = f'`{cards.name_paths(facts["path"])}` ({about}), a new optimizer'
+  return {'started from': '; '.join([start, *facts['changes']])}
+
+
+def _evaluate(manifest, row, length: int, most: int) -> str:
+  columns = [name for name in _SCORES if name in row]
+  inputs = [x.partition('/')[2] for x in row if x.startswith('mlm_loss/')]
+  lines = []
+  for of in ('', *inputs):
+    name = f'`{cards.name_paths(of)}`' if of else f'step {row["step"]:,}'
+    scores = [f'{row[f"{x}/{of}" if of else x]:{_SCORES[x]}}' for x in columns]
+    lines.append([name, *scores])
+  sequences = sum(
+    shard['files'][str(length)]['records']
+    for shard in manifest['shards']
+    if shard['split'] == 'heldout'
+  )
+  facts = {'sequences, at most': min(sequences, most)}
+  facts['mlm_loss of word frequencies'] = manifest['unigram_entropy']
+  if 'nsp_accuracy' in columns:
+    constant = manifest_file.get_constant_nsp(manifest, length)
+    facts['nsp_accuracy of a constant'] = f'{constant:.1%}'
+  table = cards.make_table(('', *columns), lines)
+  return f'{table}\n\n{cards.list_facts(facts)}'

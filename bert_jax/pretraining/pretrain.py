@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,15 +16,59 @@ from bert_jax.corpus import text_files
 from bert_jax.data import manifest_file
 from bert_jax.model import heads, losses, parameters
 from bert_jax.ops import tied_decoder
-from bert_jax.pretraining import (
-  batches,
-  init_from,
-  sampled_words,
-  word_vectors,
-)
+from bert_jax.parallel import row_keys
+from bert_jax.pretraining import batches, init_from, word_vectors
 from bert_jax.trainer import task, tuning
 
 _BELOW = 1.0  # nats below the unigram entropy, where the plateau ends
+_WORDS = 0x776F7264  # tag of random keys
+
+
+class Groups(NamedTuple):
+  """How a sample of words is drawn, among which the masked one is found.
+
+  A sampled softmax (Jean et al., 2015, arXiv 1412.2007) computes the logits of the
+  most frequent words, which have most of the probability, and that of one random
+  word of each of several groups of words of similar frequency, which counts once
+  for each word of its group: so softmax's denominator is estimated without bias.
+  docs/plateau.md has what it gains; evaluation always compares all words.
+  """
+
+  order: np.ndarray  # int32 [V], words by falling frequency
+  firsts: np.ndarray  # int32 [C], where the groups begin in it
+  sizes: np.ndarray  # int32 [C], their words
+
+
+def group_words(
+  count: int, vocab_size: int, word_shares: np.ndarray | None
+) -> Groups | None:
+  """Groups words: half of the groups are one frequent word each.
+
+  Args:
+    count: C, groups; with 0, or V and more, there are none.
+    word_shares: of the text, [V]; None if unknown, where only the sizes matter.
+  """
+  if not 0 < count < vocab_size:
+    return None
+  order = np.arange(vocab_size)
+  if word_shares is not None:
+    order = np.argsort(-word_shares, kind='stable')
+  common = count // 2
+  ends = np.linspace(common, vocab_size, count - common + 1).astype(np.int32)
+  ends = np.concatenate([np.arange(common, dtype=np.int32), ends])
+  return Groups(order.astype(np.int32), ends[:-1], np.diff(ends))
+
+
+def draw_words(groups: Groups, key: jax.Array) -> tied_decoder.Sample:
+  """Draws the sample of a micro-batch, by a key from `row_keys.for_rows`.
+
+  With threefry, all devices draw the same; with rbg, each draws its own.
+  """
+  key = jax.random.fold_in(row_keys.for_batch(key), _WORDS)
+  sizes = jnp.asarray(groups.sizes)
+  chosen = jax.random.bits(key, sizes.shape) % sizes.astype(jnp.uint32)
+  words = jnp.asarray(groups.order)[groups.firsts + chosen.astype(jnp.int32)]
+  return tied_decoder.Sample(words, jnp.log(sizes.astype(jnp.float32)))
 
 
 def make_objective(
@@ -48,7 +92,7 @@ def make_objective(
     loss = float(-np.sum(word_shares * np.log(word_shares)))
     bias = np.log(word_shares).astype(np.float32)
   init = functools.partial(parameters.init, module, decoder_bias=bias)
-  groups = sampled_words.group(o.sampled_words, bert.vocab_size, word_shares)
+  groups = group_words(o.sampled_words, bert.vocab_size, word_shares)
   compared = o.sampled_words if groups else bert.vocab_size
   computed = dataclasses.replace(bert, vocab_size=compared)
 
@@ -162,7 +206,7 @@ def compute_sums(
   params: Any,
   batch: dict[str, jax.Array],
   key: jax.Array | None,
-  groups: sampled_words.Groups | None = None,
+  groups: Groups | None = None,
 ):
   """Returns ({metric: sum over a batch}, no predictions).
 
@@ -171,7 +215,7 @@ def compute_sums(
     groups: in training, words are drawn from these and compared; None is all.
   """
   training = key is not None
-  sample = sampled_words.draw(groups, key) if training and groups else None
+  sample = draw_words(groups, key) if training and groups else None
   inputs, nsp = module.apply(
     {'params': params},
     batch,

@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.ops import tied_decoder
 from bert_jax.parallel import row_keys
-from bert_jax.pretraining import sampled_words
+from bert_jax.pretraining import pretrain
 
 SHARES = np.array([0.1, 0.05, 0.4, 0.02, 0.2, 0.08, 0.15])
 
@@ -20,26 +20,26 @@ def list_groups(groups):
 
 
 def test_half_of_the_groups_are_the_most_frequent_words():
-  found = sampled_words.group(4, 7, SHARES)
+  found = pretrain.group_words(4, 7, SHARES)
   assert list_groups(found) == [[2], [4], [6, 0], [5, 1, 3]]
-  unknown = sampled_words.group(4, 7, None)
+  unknown = pretrain.group_words(4, 7, None)
   assert list_groups(unknown) == [[0], [1], [2, 3], [4, 5, 6]]
   for count in (0, 7, 9):  # all words need no groups
-    assert sampled_words.group(count, 7, SHARES) is None
+    assert pretrain.group_words(count, 7, SHARES) is None
 
 
 @pytest.mark.parametrize('count', [2, 3, 6, 500])
 def test_each_word_is_in_one_group(count):
   size = max(7, 2 * count)
-  groups = sampled_words.group(count, size, None)
+  groups = pretrain.group_words(count, size, None)
   assert sum(list_groups(groups), []) == list(range(size))
   assert len(groups.sizes) == count and groups.sizes.min() >= 1
 
 
 def test_draws_are_fair_and_in_their_groups():
-  groups = sampled_words.group(4, 7, SHARES)
+  groups = pretrain.group_words(4, 7, SHARES)
   keys = jax.random.split(jax.random.key(0), 3000)
-  samples = jax.vmap(lambda key: sampled_words.draw(groups, key))(keys)
+  samples = jax.vmap(lambda key: pretrain.draw_words(groups, key))(keys)
   np.testing.assert_allclose(np.exp(samples.log_counts[0]), [1, 1, 2, 3])
   words = np.asarray(samples.words)
   for column, group in zip(words.T, list_groups(groups), strict=True):
@@ -49,12 +49,13 @@ def test_draws_are_fair_and_in_their_groups():
 
 
 def test_all_devices_draw_the_same_words():
-  groups, key = sampled_words.group(100, 1000, None), jax.random.key(3)
+  groups, key = pretrain.group_words(100, 1000, None), jax.random.key(3)
   first, second = (
-    sampled_words.draw(groups, row_keys.for_rows(key, 8 * i, i)) for i in (0, 1)
+    pretrain.draw_words(groups, row_keys.for_rows(key, 8 * i, i))
+    for i in (0, 1)
   )
   assert (first.words == second.words).all()
-  other = sampled_words.draw(groups, jax.random.fold_in(key, 1))
+  other = pretrain.draw_words(groups, jax.random.fold_in(key, 1))
   assert (first.words != other.words).any()
 
 
@@ -65,7 +66,7 @@ def test_the_probability_of_a_label_is_estimated_without_bias():
     jnp.asarray(rng.normal(0, 1, shape), 'float32')
     for shape in ((1, 4), (7, 4), 7)
   )
-  groups = sampled_words.group(4, 7, SHARES)
+  groups = pretrain.group_words(4, 7, SHARES)
   counts = jnp.log(jnp.asarray(groups.sizes, 'float32'))
   sum_losses = jax.jit(tied_decoder.sum_losses, static_argnums=4)
   for label in range(7):
