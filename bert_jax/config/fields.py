@@ -171,7 +171,7 @@ FIELDS: dict[str, Field] = {
     'whether accents and other nonspacing marks are stripped: true, false, '
     'as_lowercase (from uncased text, like Google), or auto: from uncased '
     'text, unless the given vocabulary has pieces with accents or, without '
-    'one, the language or 1% of the characters have a script without case',
+    'one, 1% of the characters are of scripts without case',
     Choice('auto', 'as_lowercase', 'true', 'false'),
     # The config is checked against the prepared data, which fix it.
     SAME_RESULT,

@@ -103,21 +103,6 @@ def open_split(directory: str, split: str, length: int) -> Split:
   return Split(reader, of)
 
 
-def verify(directory: str) -> int:
-  """Compares all prepared files with the manifest; returns their bytes."""
-  made = manifest_file.read(directory)
-  files = [file for s in made['shards'] for file in store.list_files(s)]
-  total = sum(f['bytes'] for f in files)
-  vocab = manifest_file.vocab_path(directory)
-  _check_sum(vocab, made['vocab_sha256'], vocab)
-  with progress.Progress(total, 'B', 'verifying') as bar:
-    for file in files:
-      path = os.path.join(directory, file['name'])
-      _check_sum(path, file['sha256'], path)
-      bar.update(file['bytes'])
-  return total
-
-
 def _check_sum(path: str, expected: str, original: str):
   if text_files.compute_sha256(path) != expected:
     raise errors.UserError(

@@ -60,8 +60,7 @@ class Job:
 class Segment(NamedTuple):
   """Where one file holds the documents of one bucket.
 
-  With n shards, bucket k < n is training shard k, and bucket n + k the
-  documents of that shard that may be held out.
+  Of n shards, k has bucket k and, of what may be held out, bucket n + k.
   """
 
   bucket: int
@@ -109,7 +108,7 @@ def read(job: Job, recipe: Recipe) -> dict:
     documents[source] += 1
     for k, part in enumerate(parts):
       digest, record, size = _record(part, source, k, len(parts), recipe)
-      bucket = choose_shard(digest, recipe)
+      bucket = int.from_bytes(digest[8:], 'little') % recipe.shards
       place = min(int(draw(digest) / job.bounds[source] * BINS), BINS)
       if place < BINS:
         bucket += recipe.shards
@@ -200,11 +199,6 @@ def _record(document: Document, source: int, part: int, parts: int, recipe):
   return digest, header + raw, len(raw)
 
 
-def choose_shard(digest: bytes, recipe: Recipe) -> int:
-  """Returns the number of a document's training shard."""
-  return int.from_bytes(digest[8:], 'little') % recipe.shards
-
-
 def draw_passes(digest: bytes, mean: float) -> int:
   """Returns an integer number of passes, `mean` on average over documents."""
   whole = int(mean)
@@ -272,7 +266,7 @@ def draw(digest: bytes) -> float:
 
 
 def find_bound(input_size: int, share: float) -> float:
-  """Returns the draw below which a part may be held out, and is stored apart."""
+  """Returns the draw below which a part may be held out."""
   return 1.0 if input_size <= _SMALL else min(1.0, 2 * share)
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ import bert_jax
 from bert_jax import errors
 from bert_jax.corpus import layout_doubts, text_files
 from bert_jax.data.recipe import Recipe
-from bert_jax.runtime import files, storage
+from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer
 
 NAME = 'manifest.json'
@@ -82,21 +83,23 @@ def get_constant_nsp(manifest: dict, length: int) -> float:
 
 def sum_up(
   recipe: Recipe,
-  accents: str,
-  inputs: Sequence[dict],
-  counts: dict[str, int],
+  text: Any,
   summaries: Sequence[dict],
+  tokens: np.ndarray,
   vocab_path: str,
 ) -> dict:
-  """Returns the manifest of the prepared data."""
+  """Returns the manifest of the data of a `stages.Text`.
+
+  Args:
+    summaries: of all shards, by `shards.make`.
+    tokens: [V] how often each is in the training text.
+  """
   train, heldout = (
     [s for s in summaries if s['split'] == x] for x in ('train', 'heldout')
   )
-  counted = (storage.read(s['token_counts']['path']) for s in train)
-  tokens = sum(np.frombuffer(raw, np.int64) for raw in counted)
   share = tokens[tokens > 0] / tokens.sum()
   unk_id = tokenizer.read_vocab(vocab_path).index('[UNK]')
-  dropped = dict(counts)
+  dropped = dict(text.counts)
   doubts = {x: dropped.pop(x) for x in layout_doubts.NAMES if x in dropped}
   if duplicates := sum(s['duplicates'] for s in summaries):
     dropped['duplicate_documents'] = duplicates
@@ -104,17 +107,17 @@ def sum_up(
     'version': bert_jax.__version__,
     'format': FORMAT,
     'recipe': recipe.to_dict(),
-    'accents': accents,
+    'accents': text.accents,
     'inputs': [
       {**given, 'train': _count(train, k), 'heldout': _count(heldout, k)}
-      for k, given in enumerate(inputs)
+      for k, given in enumerate(text.inputs)
     ],
     'cleaned': dict(sorted(dropped.items())),
     'doubts': doubts,
     'documents': {
       'train': sum(s['documents'] for s in train),
       'heldout': sum(s['documents'] for s in heldout),
-      'bytes': sum(i['text_bytes'] for i in inputs),
+      'bytes': sum(x['text_bytes'] for x in text.inputs),
     },
     'sentences': sum(s['sentences'] for s in train),
     'tokens': int(tokens.sum()),
@@ -122,9 +125,7 @@ def sum_up(
     'unigram_entropy': round(float(-(share * np.log(share)).sum()), 6),
     'vocab_sha256': text_files.compute_sha256(vocab_path),
     'lengths': {str(n): _length(n, train, recipe) for n in recipe.lengths},
-    'shards': [
-      {k: v for k, v in s.items() if k != 'token_counts'} for s in summaries
-    ],
+    'shards': summaries,
   }
 
 

@@ -92,7 +92,7 @@ def mask_tokens(
 def _hide(ids, pairs, cell, lead, mix, vocab_size, mask_id):
   """Returns [B, S] ids with [MASK], a random id or the same in chosen cells.
 
-  Of N chosen cells, `lead` are those whose draws from `mix` apply to them.
+  `lead` are the cells whose draws from `mix` apply to them.
   """
   key = pairs.keys[pairs.pair[cell]]
   draw = hashing.to_uniform(hashing.mix(key, _ACTION, pairs.position[lead]))
@@ -109,18 +109,16 @@ def _hide(ids, pairs, cell, lead, mix, vocab_size, mask_id):
 def _predictions(ids, cell, size: int) -> dict[str, np.ndarray]:
   """Returns positions, labels (unmasked ids) and weights [B, P] of cells [N]."""
   row, position = np.divmod(cell, ids.shape[1])
-  before = np.searchsorted(row, np.arange(len(ids)))
-  at = row * size + np.arange(len(cell)) - before[row]
-
-  def spread(values, dtype):
-    out = np.zeros(len(ids) * size, dtype)
-    out[at] = values
-    return out.reshape(len(ids), size)
-
+  at = row, np.arange(len(cell)) - np.searchsorted(row, row)
+  positions, labels, weights = (
+    np.zeros((len(ids), size), kind)
+    for kind in (np.int32, np.int32, np.float32)
+  )
+  positions[at], labels[at], weights[at] = position, ids.ravel()[cell], 1
   return {
-    'masked_lm_positions': spread(position, np.int32),
-    'masked_lm_ids': spread(ids.ravel()[cell], np.int32),
-    'masked_lm_weights': spread(1, np.float32),
+    'masked_lm_positions': positions,
+    'masked_lm_ids': labels,
+    'masked_lm_weights': weights,
   }
 
 

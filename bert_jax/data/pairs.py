@@ -6,7 +6,7 @@ All documents and passes advance together, one pair at a time, in numpy.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -201,3 +201,46 @@ def _set_bits(keys: np.ndarray, counts: np.ndarray) -> np.ndarray:
     total[at] += np.bitwise_count(bits >> unused)
     left, word = left - _WORD, word + 1
   return total
+
+
+def pack(lengths: Sequence[int], room: int, most: int) -> list[list[int]]:
+  """Groups pairs into rows by best fit decreasing.
+
+  The longest pair comes first, each goes into the fullest row that has room for
+  it. Rows are indexed by the room left, so the time does not grow with the
+  number of open rows.
+
+  Args:
+    lengths: tokens of each pair, with [CLS] and two [SEP], from 1 to `room`.
+    most: maximum of pairs per row, which are indices into `lengths`, ascending.
+
+  >>> pack([5, 3, 6, 2], room=8, most=3)
+  [[0, 1], [2, 3]]
+  """
+  if not len(lengths):
+    return []
+  sizes = np.asarray(lengths)
+  least = int(sizes.min())
+  order = np.argsort(-sizes, kind='stable')
+  rows: list[list[int]] = []
+  waiting: list[list[list[int]]] = [[] for _ in range(room + 1)]  # by room left
+  some = 0  # bit r is set if there are open rows with room for r tokens
+  for i, n in zip(order.tolist(), sizes[order].tolist(), strict=True):
+    fits = some >> n
+    if fits:
+      left = n + (fits & -fits).bit_length() - 1  # the lowest bit that is set
+      row = waiting[left].pop()
+      if not waiting[left]:
+        some ^= 1 << left
+    else:
+      row, left = [], room
+      rows.append(row)
+    row.append(i)
+    left -= n
+    if len(row) < most and left >= least:
+      waiting[left].append(row)
+      some |= 1 << left
+  for row in rows:
+    row.sort()
+  rows.sort(key=lambda row: row[0])
+  return rows

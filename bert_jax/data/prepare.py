@@ -23,7 +23,7 @@ from absl import flags
 
 from bert_jax import errors
 from bert_jax.corpus import sources, text_files
-from bert_jax.data import dataset, manifest_file, stages, summary
+from bert_jax.data import manifest_file, stages, summary
 from bert_jax.data.recipe import Recipe, make_recipe
 from bert_jax.runtime import cli, hub, lock, storage, workers
 from bert_jax.tokenization import tokenizer
@@ -173,9 +173,6 @@ def _define_flags():
   )
   flags.DEFINE_bool('cased', False, 'The vocabulary is cased.')
   flags.DEFINE_enum('runner', 'local', ['local', 'beam'], 'What runs the jobs.')
-  flags.DEFINE_string(
-    'verify', None, 'Only check all files of this prepared folder.'
-  )
 
 
 def _recipe() -> Recipe:
@@ -199,15 +196,6 @@ def main(argv: list[str]):
     raise errors.UserError(
       f'{argv[1]!r} is not a flag; quote globs, and see --help.'
     )
-  if f.verify:
-    given = [x for x in (*_FIELDS, 'output', 'cased', 'runner') if f[x].present]
-    if given:
-      raise errors.UserError(
-        f'--verify only checks what is there; leave --{given[0]} out.'
-      )
-    size = dataset.verify(f.verify)
-    print(f'{f.verify}: all {size:,} bytes are as they were made')
-    return
   if f.runner == 'beam' and f['workers'].present:
     raise errors.UserError(
       '--workers counts local processes; with --runner=beam give the options '

@@ -13,8 +13,6 @@ from bert_jax.runtime import files, storage
 if typing.TYPE_CHECKING:
   from ml_collections import config_dict
 
-_MOST_PASSES = 65535  # the passes of a document are counted in 16 bits
-
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
@@ -104,7 +102,6 @@ def check_inputs(data: config_dict.ConfigDict):
       f'language={data.language} are {count}, but there are {len(inputs)} inputs; '
       'give one for each, or one for all.'
     )
-  _check_passes(data.passes, weights)
 
 
 def weigh_by_size(recipe: Recipe, sizes: Sequence[int]) -> Recipe:
@@ -122,14 +119,4 @@ def weigh_by_size(recipe: Recipe, sizes: Sequence[int]) -> Recipe:
   powers = (scale * max(x, 1) ** (recipe.size_power - 1) for x in sizes)
   given = recipe.weights or (1.0,) * len(sizes)
   weights = tuple(a * b for a, b in zip(given, powers, strict=True))
-  _check_passes(recipe.passes, weights)
   return dataclasses.replace(recipe, weights=weights)
-
-
-def _check_passes(passes: int, weights: Sequence[float]):
-  most = passes * max(weights, default=1)
-  if most > _MOST_PASSES:
-    raise errors.UserError(
-      f'passes={passes} with weights={weights} are {most:g} passes over a '
-      f'document; give at most {_MOST_PASSES}.'
-    )

@@ -4,6 +4,7 @@ A shard's files are a pure function of its documents, the vocabulary and the
 recipe, whichever process makes them, and in whatever order.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -15,12 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.corpus import document, text_files
+from bert_jax.corpus import document
 from bert_jax.data import (
   document_spill,
   hashing,
   pairs,
-  row_layout,
   store,
   vocab_pieces,
 )
@@ -52,6 +52,10 @@ class Shard:
   @property
   def name(self) -> str:
     return f'{self.split}-{self.number:05d}-of-{self.of:05d}'
+
+  @property
+  def counts_path(self) -> str:
+    return os.path.join(self.work, f'{self.name}.counts')
 
   @property
   def size(self) -> int:
@@ -88,18 +92,26 @@ def count_words(shard: Shard, recipe: Recipe) -> str:
 def make(shard: Shard, recipe: Recipe) -> dict:
   """Writes a shard's tokens, and its pairs of every length, unless they exist.
 
-  Returns its summary, with path and sha256 of its token counts, int64.
+  Returns its summary; token counts are an int64 [V] in `shard.counts_path`.
   """
   done = os.path.join(shard.work, f'{shard.name}.json')
-  if summary := _read_summary(done, shard.output):
-    return summary
+  # Nothing is synced here, so after a power cut files may be empty.
+  with contextlib.suppress(FileNotFoundError, ValueError):
+    summary = files.load_json(done)
+    sizes = {
+      os.path.join(shard.output, x['name']): x['bytes']
+      for x in store.list_files(summary)
+    }
+    sizes[shard.counts_path] = 8 * recipe.vocab_size
+    if all(storage.get_size(path) == size for path, size in sizes.items()):
+      return summary
   tokens = _tokenize(shard, recipe)
   documents = tokens.texts.documents
   counts = np.zeros(recipe.vocab_size, np.int64)
   for k in range(0, len(tokens.ids), 1 << 20):  # bincount makes them int64
     part = tokens.ids[k : k + (1 << 20)]
     counts += np.bincount(part, minlength=len(counts))
-  counted = store.write(shard.work, f'{shard.name}.counts', [counts])
+  storage.write(shard.counts_path, counts.tobytes(), synced=False)
   summary = {
     'split': shard.split,
     'number': shard.number,
@@ -111,10 +123,6 @@ def make(shard: Shard, recipe: Recipe) -> dict:
       np.bincount(tokens.sources, weights).astype(int).tolist()
       for weights in (None, np.diff(tokens.texts.sentences[documents]))
     ],
-    'token_counts': {
-      'path': os.path.join(shard.work, counted['name']),
-      'sha256': counted['sha256'],
-    },
     'tokens_file': store.write(
       shard.output, f'{shard.name}.tokens', [tokens.ids]
     ),
@@ -125,28 +133,6 @@ def make(shard: Shard, recipe: Recipe) -> dict:
   }
   storage.write(done, json.dumps(summary).encode(), synced=False)
   return summary
-
-
-def _read_summary(path: str, output: str) -> dict | None:
-  """Returns the summary of a shard that was made before, if it is whole.
-
-  What `make` writes is not synced, so after a power cut files may be empty.
-  """
-  if not storage.exists(path):
-    return None
-  try:
-    summary = files.load_json(path)
-  except ValueError:
-    return None
-  listed = store.list_files(summary)
-  made = {os.path.join(output, entry['name']): entry for entry in listed}
-  made[summary['token_counts']['path']] = summary['token_counts']
-  is_whole = all(
-    storage.exists(file) and text_files.compute_sha256(file) == of['sha256']
-    for file, of in made.items()
-    if not storage.is_remote(file)
-  )
-  return summary if is_whole else None
 
 
 def _unique(shard: Shard) -> tuple[list[document_spill.Text], int]:
@@ -172,21 +158,17 @@ def _unique(shard: Shard) -> tuple[list[document_spill.Text], int]:
 
 
 @functools.lru_cache(1)
-def _tokenizer(
-  path: str, lowercase: bool, strip_accents: bool, added: tuple, modified: float
-):
+def _load(modified: float, *how):
   """Returns a process's tokenizer, and which of its pieces begin words."""
   del modified  # only part of the cache key, in case the file changes
-  words = tokenizer.Tokenizer.load(path, lowercase, strip_accents, added)
+  words = tokenizer.Tokenizer.load(*how)
   return words, np.array([not x.startswith('##') for x in words.vocab])
 
 
 def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
-  modified = storage.get_time(shard.vocab)
-  words, begins_word = _tokenizer(
-    shard.vocab, recipe.lowercase, recipe.strip_accents, recipe.added, modified
-  )
-  id_type = tokenizer.choose_id_type(recipe.vocab_size)
+  how = recipe.lowercase, recipe.strip_accents, recipe.added
+  words, begins_word = _load(storage.get_time(shard.vocab), shard.vocab, *how)
+  id_type = words.id_type
   is_train = shard.split == 'train'
   unique, duplicates = _unique(shard)
   ids: list[bytes] = []
@@ -317,5 +299,5 @@ def _rows(sizes: np.ndarray, length: int, most: int):
   """Returns the pairs of all rows in order, and how many each row has."""
   if most == 1:
     return np.arange(len(sizes)), np.ones(len(sizes), int)
-  packed = row_layout.pack(sizes, length, most)
+  packed = pairs.pack(sizes, length, most)
   return np.concatenate(packed), np.array([len(row) for row in packed])

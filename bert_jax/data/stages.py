@@ -40,7 +40,7 @@ class Text:
   """The text that the first stage has distributed over shards."""
 
   recipe: Recipe  # with the number of shards and accents decided
-  accents: accents.Decision
+  accents: str  # whether they are stripped, and why
   inputs: list[dict]  # documents, bytes and files of each, as in the manifest
   counts: dict[str, int]  # of what was cleaned and dropped
   parts: int  # documents or parts of long ones
@@ -59,7 +59,7 @@ def make(recipe: Recipe, partial: str, runner: Runner):
   if not storage.exists(vocab_path):
     words = _read_vocab(recipe)
     if not words:
-      [counts] = count_words(text, ['train'], runner)
+      counts = count_words(text, 'train', runner)
       words = vocab_pieces.train(counts, recipe.vocab_size)
     tokenizer.write_vocab(words, vocab_path)
   held = next(shard for shard in text.shards if shard.split == 'heldout')
@@ -70,10 +70,14 @@ def make(recipe: Recipe, partial: str, runner: Runner):
   )
   names = [file['name'] for s in summaries for file in store.list_files(s)]
   storage.sync_files(partial, names)
-  asked = dataclasses.replace(recipe, strip_accents=text.accents.strip)
-  manifest = manifest_file.sum_up(
-    asked, str(text.accents), text.inputs, text.counts, summaries, vocab_path
+  tokens = sum(
+    np.frombuffer(storage.read(shard.counts_path), np.int64)
+    for shard in text.shards
+    if shard.split == 'train'
   )
+  strip = text.recipe.strip_accents
+  asked = dataclasses.replace(recipe, strip_accents=strip)
+  manifest = manifest_file.sum_up(asked, text, summaries, tokens, vocab_path)
   manifest['unknown_characters'] = round(fit.unknown_characters, 8)
   card = os.path.join(partial, 'DATA_CARD.md')
   files.write_text(card, summary.make_card(manifest))
@@ -137,8 +141,9 @@ def read(recipe: Recipe, partial: str, runner: Runner) -> Text:
   listed = (x for result in results for x in result['segments'])
   segments = [document_spill.Segment(*x) for x in listed]
   todo = _shards(recipe, segments, tuple(limits), held_bytes, partial)
-  decided = _decide_accents(recipe, words, todo)
-  recipe = dataclasses.replace(recipe, strip_accents=decided.strip)
+  strip, reason = _decide_accents(recipe, words, todo)
+  recipe = dataclasses.replace(recipe, strip_accents=strip)
+  decided = f'{"stripped" if strip else "kept"}: {reason}'
   parts = sum(segment.documents for segment in segments)
   return Text(recipe, decided, inputs, counts, parts, held, todo)
 
@@ -237,38 +242,32 @@ def _shards(
 
 def _decide_accents(
   recipe, words: Sequence[str], todo: Sequence[shards.Shard]
-) -> accents.Decision:
-  """Decides whether accents are stripped, if the recipe leaves it open."""
-  decided = accents.decide_without_text(
-    recipe.strip_accents, recipe.lowercase, words
-  )
-  if decided:
-    return decided
+) -> tuple[bool, str]:
   # A document's hash chooses its shard, so whole shards are a fair sample,
   # which does not depend on how the input was split into jobs.
-  seen: collections.Counter[str] = collections.Counter()
-  for shard in (s for s in todo if s.split == 'train'):
-    for text in document_spill.read_texts(shard.segments):
-      for paragraph in text.document.paragraphs:
-        accents.count_scripts(paragraph, seen)
-    if seen['characters'] >= accents.SAMPLE:
-      break
-  return accents.judge_text(recipe.language, seen)
+  samples = (
+    (
+      paragraph
+      for text in document_spill.read_texts(shard.segments)
+      for paragraph in text.document.paragraphs
+    )
+    for shard in todo
+    if shard.split == 'train'
+  )
+  how = recipe.strip_accents, recipe.lowercase
+  return accents.decide(*how, words, samples)
 
 
 # The second stage.
 
 
 def count_words(
-  text: Text, splits: Sequence[str], runner: Runner
-) -> list[collections.Counter]:
-  """Counts the words of each split, 'train' or 'heldout'."""
-  todo = [shard for shard in text.shards if shard.split in splits]
+  text: Text, split: str, runner: Runner
+) -> collections.Counter[str]:
+  """Counts the words of a split, 'train' or 'heldout'."""
+  todo = [shard for shard in text.shards if shard.split == split]
   paths = _run(runner, shards.count_words, todo, text.recipe, 'counting words')
-  of = {split: [] for split in splits}
-  for shard, path in zip(todo, paths, strict=True):
-    of[shard.split].append(path)
-  return [vocab_pieces.count_words(map(files.load_json, of[x])) for x in splits]
+  return vocab_pieces.count_words(map(files.load_json, paths))
 
 
 def _check_enough(text: Text):

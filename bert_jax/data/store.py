@@ -19,7 +19,7 @@ import google_crc32c
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.data import row_layout
+from bert_jax.data.pairs import SPECIAL_TOKENS
 from bert_jax.runtime import storage
 from bert_jax.tokenization import tokenizer
 
@@ -125,7 +125,7 @@ class Reader:
     raw = self._tokens.read(
       np.repeat(shard, 2 * counts), texts, texts + wide * sizes.ravel()
     )
-    batch, is_text, present = row_layout.lay_out(
+    batch, is_text, present = lay_out(
       counts, sizes, self._pack, self.length, cls_id, sep_id
     )
     batch['input_ids'][is_text] = np.frombuffer(raw, self._id_type)
@@ -144,6 +144,60 @@ class Reader:
     at = self._starts[shard] + 8 * row
     bounds = np.frombuffer(self._pairs.read(shard, at, at + 16), '<u8')
     return bounds.reshape(-1, 2).astype(int).T
+
+
+def lay_out(
+  counts: np.ndarray,
+  sizes: np.ndarray,
+  most: int,
+  length: int,
+  cls_id: int,
+  sep_id: int,
+) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+  """Makes the features of rows, without the token ids of the texts.
+
+  Args:
+    counts: [B] pairs per row, at most N (`most`).
+    sizes: [M, 2] tokens of both texts of each pair, row by row.
+    length: S, tokens per row.
+
+  Returns:
+    The features; is_text, bool [B, S], whose True cells in row-major order are to
+    be filled with the tokens of all texts; present, bool [B, N], of the pairs.
+  """
+  present = np.arange(most) < counts[:, None]  # [B, N]
+  size = np.zeros(present.shape, int)
+  size[present] = sizes.sum(1) + SPECIAL_TOKENS
+  end = np.cumsum(size, 1)
+  start = end - size
+  row = np.nonzero(present)[0]  # of each pair
+  cls, last = start[present], end[present] - 1  # [M]
+  middle = cls + sizes[:, 0] + 1
+  position = np.arange(length, dtype=np.int32)
+  real = position < end[:, -1:]  # [B, S]
+  ids = np.zeros(real.shape, np.int32)
+  ids[row, cls] = cls_id
+  ids[row, middle] = ids[row, last] = sep_id
+  text = real.copy()
+  text[row, cls] = text[row, middle] = text[row, last] = False
+  turn = np.zeros((len(ids), length + 1), np.int32)  # a row may end at S
+  turn[row, middle + 1] = 1
+  turn[row, last + 1] = -1
+  batch = {
+    'input_ids': ids,
+    'input_mask': real.astype(np.int32),
+    'segment_ids': np.cumsum(turn, 1, np.int32)[:, :length],
+    'next_sentence_weights': present.astype(np.float32),
+  }
+  if most > 1:
+    begins = np.zeros_like(ids)
+    begins[row, cls] = 1
+    sequence = np.cumsum(begins, 1, np.int32) * real
+    begin = np.take_along_axis(start, np.maximum(sequence - 1, 0), 1)
+    batch['sequence_ids'] = sequence
+    batch['position_ids'] = ((position - begin) * real).astype(np.int32)
+    batch['cls_positions'] = np.where(present, start, 0).astype(np.int32)
+  return batch, text, present
 
 
 class _Files:

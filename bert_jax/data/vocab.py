@@ -6,12 +6,7 @@ again to continue.
 
   python -m bert_jax.data.vocab --input='wiki/**/wiki_*' --size=30522 \\
     --output=vocab.txt
-
-docs/data.md compares the result with others.
 """
-
-import collections
-from collections.abc import Sequence
 
 from absl import flags
 
@@ -34,7 +29,6 @@ def _define_flags():
   arguments.define_flags(_FIELDS, input=None)
   flags.DEFINE_string('output', None, 'The vocabulary file to write.')
   flags.DEFINE_bool('cased', False, 'Keep case.')
-  flags.DEFINE_list('beside', [], 'Vocabulary files to compare with.')
   flags.mark_flags_as_required(['input', 'output'])
 
 
@@ -49,17 +43,11 @@ def main():
   arguments.update_by_flags(c, _FIELDS)
   c.data.lowercase = not f.cased
   runner = prepare.local_runner(c.data.workers)
-  print(make(make_recipe(c), f.output, f.beside, runner))
+  print(make(make_recipe(c), f.output, runner))
 
 
-def make(
-  recipe: Recipe,
-  output: str,
-  beside: Sequence[str],
-  runner: stages.Runner,
-) -> str:
+def make(recipe: Recipe, output: str, runner: stages.Runner) -> str:
   """Trains and writes a vocabulary, by way of `output`.partial; returns a report."""
-  others = {path: tokenizer.read_vocab(path) for path in beside}
   output = storage.resolve(output)
   partial = output + '.partial'
   advice = 'give a place where files can be made.'
@@ -68,33 +56,23 @@ def make(
     lock.exclusive(output + '.lock'),
   ):
     text = stages.read(recipe, partial, runner)
-    words, held = stages.count_words(text, ['train', 'heldout'], runner)
+    words, held = (
+      stages.count_words(text, split, runner) for split in ('train', 'heldout')
+    )
     vocab = vocab_pieces.train(words, recipe.vocab_size)
     tokenizer.write_vocab(vocab, output)
     storage.delete(partial)
-  report = f'{output}: {recipe.vocab_size:,} pieces; accents are {text.accents}'
-  if held:
-    report += '\n' + describe({output: vocab, **others}, held)
-  return '\n'.join([report, *summary.warn_of_invalid(text.counts, text.inputs)])
-
-
-def describe(
-  vocabs: dict[str, Sequence[str]], words: collections.Counter
-) -> str:
-  """Returns a table of how well vocabularies fit held-out words."""
+  fit = vocab_pieces.measure(vocab, held)
   lines = [
-    f'held-out text of {words.total():,} words',
-    'tokens per word  unknown words  their characters  one-token words  vocabulary',
+    f'{output}: {recipe.vocab_size:,} pieces; accents are {text.accents}',
+    f'held-out text of {held.total():,} words: {fit.tokens_per_word:.4f} tokens per '
+    f'word, {fit.unknown:.4%} of the words unknown, {fit.whole:.2%} one token',
+    *unknown.warn(
+      fit.unknown_tokens, fit.unknown_characters, 'try a larger --size'
+    ),
+    *summary.warn_of_invalid(text.counts, text.inputs),
   ]
-  fits = {name: vocab_pieces.measure(x, words) for name, x in vocabs.items()}
-  for name, fit in fits.items():
-    lines.append(
-      f'{fit.tokens_per_word:15.4f}  {fit.unknown:13.4%}  '
-      f'{fit.unknown_characters:16.4%}  {fit.whole:15.2%}  {name}'
-    )
-  [first, *_] = fits.values()
-  shares = first.unknown_tokens, first.unknown_characters
-  return '\n'.join(lines + unknown.warn(*shares, 'try a larger --size'))
+  return '\n'.join(lines)
 
 
 if __name__ == '__main__':

@@ -11,9 +11,10 @@ import collections
 import io
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import sentencepiece
 
 from bert_jax import errors
@@ -56,7 +57,12 @@ def train(words: collections.Counter, size: int) -> list[str]:
   of tokens that they save.
   """
   room = size - len(tokenizer.SPECIAL)
-  counted = [item for item in _sort_by_count(words) if _is_spellable(item[0])]
+  counted = [  # those that WordPiece splits, and UTF-8 has
+    (word, count)
+    for word, count in _sort_by_count(words)
+    if len(word) <= wordpiece.MAX_CHARS_PER_WORD
+    and not any('\ud800' <= c <= '\udfff' for c in word)
+  ]
   characters = count_characters(counted)
   counted = counted[:_MAX_TRAINING_WORDS]
   # BPE gets at least half of the room, even if characters must be dropped.
@@ -84,8 +90,9 @@ def count_characters(counted: Counted) -> dict[str, int]:
   """
   counts = collections.Counter({c: 1 for word, _ in counted for c in word})
   for word, count in counted:
-    for c in _spelling(word):
-      counts[c] += count
+    counts[word[0]] += count
+    for c in word[1:]:
+      counts['##' + c] += count
   return dict(_sort_by_count(counts))
 
 
@@ -157,17 +164,18 @@ def measure(vocab: Iterable[str], words: Mapping[str, int]) -> Fit:
   """Measures a vocabulary's fit to counted words; all zero without words."""
   pieces = set(vocab)
   longest = max(map(len, pieces))
-  tokens = unknowns = whole = characters = lost = 0
-  for word, count in words.items():
-    parts = _split(word, pieces, longest) if _is_spellable(word) else []
-    tokens += count * len(parts or '?')
-    unknowns += count * (not parts)
-    whole += count * (len(parts) == 1)
-    characters += count * len(word)
-    lost += count * len(word) * (not parts)
-  total = max(sum(words.values()), 1)
-  shares = unknowns / total, whole / total, lost / max(characters, 1)
-  return Fit(tokens / total, *shares, unknowns / max(tokens, 1))
+  counts = np.array([*words.values()], int)
+  parts = np.array([len(_split(x, pieces, longest)) for x in words], int)
+  characters = counts * np.array([*map(len, words)], int)
+  total, tokens = max(counts.sum(), 1), counts @ np.maximum(parts, 1)
+  unknowns = parts == 0
+  return Fit(
+    tokens / total,
+    unknown=counts @ unknowns / total,
+    whole=counts @ (parts == 1) / total,
+    unknown_characters=characters @ unknowns / max(characters.sum(), 1),
+    unknown_tokens=counts @ unknowns / max(tokens, 1),
+  )
 
 
 def check(vocab: Sequence[str], words: Mapping[str, int]) -> Fit:
@@ -204,15 +212,10 @@ def _worth(counted, pieces: set[str], characters) -> dict[str, int]:
   return worth
 
 
-def _spelling(word: str) -> Iterator[str]:
-  """Yields the characters of a word as WordPiece writes them."""
-  yield word[0]
-  for c in word[1:]:
-    yield '##' + c
-
-
 def _split(word: str, pieces: set[str], longest: int) -> list[str]:
   """Splits a word, or a '##' piece, like WordPiece; [] if it is unknown."""
+  if len(word) > wordpiece.MAX_CHARS_PER_WORD:
+    return []
   out = []
   # No word begins with '##', because BERT makes each '#' a word.
   start = 2 if word.startswith('##') else 0
@@ -227,10 +230,3 @@ def _split(word: str, pieces: set[str], longest: int) -> list[str]:
     out.append(piece)
     start = end
   return out
-
-
-def _is_spellable(word: str) -> bool:
-  """Returns whether a word is valid UTF-8 and not too long for WordPiece."""
-  return len(word) <= wordpiece.MAX_CHARS_PER_WORD and not any(
-    '\ud800' <= c <= '\udfff' for c in word
-  )

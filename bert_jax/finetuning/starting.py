@@ -132,7 +132,7 @@ def _read_own_tokenizer(data):
     )
   vocab, lowercase = read_vocab(data.vocab), data.lowercase
   asked = accents.read_choice(data.strip_accents, lowercase)
-  strip = accents.decide_without_text(asked, lowercase, vocab).strip
+  strip, _ = accents.decide(asked, lowercase, vocab)
   return Tokenizer(vocab, lowercase, strip)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.runtime import storage
-from bert_jax.tokenization import basic_tokenizer, word_table, wordpiece
+from bert_jax.tokenization import basic_tokenizer, wordpiece
 
 SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 
@@ -204,11 +204,11 @@ class Tokenizer:
     return wordpiece.Letters()
 
   @functools.cached_property
-  def _bytes(self) -> word_table.ByteWords:
+  def _bytes(self) -> wordpiece.ByteWords:
     def spell(word: bytes) -> bytes:
       return self._words.match(self._letters.widen(word))
 
-    return word_table.ByteWords(spell, self.id_type, self.lowercase)
+    return wordpiece.ByteWords(spell, self.id_type, self.lowercase)
 
   @functools.cached_property
   def _words(self) -> wordpiece.Words:

@@ -1,15 +1,6 @@
-import collections
-
 import pytest
 
 from bert_jax.data import accents
-
-
-def _seen(*texts):
-  seen = collections.Counter()
-  for text in texts:
-    accents.count_scripts(text, seen)
-  return seen
 
 
 @pytest.mark.parametrize(
@@ -23,29 +14,27 @@ def _seen(*texts):
     ('ภาษาไทย', False),
     ('שָׁלוֹם', False),
     ('東京でカード', False),
+    ('Seoul (서울) is a city. ' * 4, False),
+    ('Seoul is a city. ' * 40 + '(서울)', True),
   ],
 )
 def test_the_script_decides(text, strip):
-  assert accents.judge_text('en', _seen(text)).strip == strip
+  assert accents.decide(None, True, (), [[text]])[0] == strip
 
 
-def test_the_language_decides_before_the_script():
-  assert not accents.judge_text('ko', _seen('plain ASCII')).strip
-  assert not accents.judge_text('KO', _seen('plain ASCII')).strip
-  assert not accents.judge_text('en,ko', _seen('plain ASCII')).strip
-  for language in ('en,fr', 'en', 'de', 'el', 'ru', 'vi', 'zh', ''):
-    assert accents.judge_text(language, _seen('plain ASCII')).strip
+def test_more_is_read_only_if_little_was():
+  long, korean = ['a' * 2_000_000], ['한국어']
+  assert accents.decide(None, True, (), [['a'], korean])[0] is False
+  assert accents.decide(None, True, (), [long, korean])[0] is True
 
 
 def test_what_is_known_without_text():
-  def decide(*args):
-    decided = accents.decide_without_text(*args)
-    return decided and decided.strip
-
   korean, jamo = ['[PAD]', '한', '##국'], ['[PAD]', '\u1112', '##\u1161']
-  assert decide(None, True, None) is None
-  assert decide(None, True, jamo) is True
-  assert decide(None, True, korean) is False
-  assert decide(True, True, korean) is True
-  assert decide(False, True, jamo) is False
-  assert decide(None, False, jamo) is False  # cased
+  for asked, lowercase, vocab, strip in [
+    (None, True, jamo, True),
+    (None, True, korean, False),
+    (True, True, korean, True),
+    (False, True, jamo, False),
+    (None, False, jamo, False),  # cased
+  ]:
+    assert accents.decide(asked, lowercase, vocab)[0] is strip

@@ -18,7 +18,6 @@ from tests.data import preparation
     ({'language': 'en,KO'}, 'a code of ISO 639'),
     ({'language': 'en,ko'}, 'language=en,ko are 2, but there are 1 inputs'),
     ({'weights': (1.0, 2.0)}, 'are 2, but there are 1 inputs'),
-    ({'weights': (1000.0,), 'passes': 66}, 'are 66000 passes over a document'),
     ({'lengths': ()}, 'no length of rows is given'),
     ({'lengths': (7,)}, 'phases.seq_length=.7,. must be at least 8'),
   ],
@@ -56,5 +55,3 @@ def test_sizes_count_by_their_power_and_all_text_as_often_as_before():
   some = dataclasses.replace(some, weights=(2.0, 1.0))
   weights = weigh_by_size(some, [1, 8]).weights
   assert weights == pytest.approx((6, 6 / 8))
-  with pytest.raises(errors.UserError, match='give at most 65535'):
-    weigh_by_size(some, [1, 10**9])

@@ -9,7 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.data import masking, row_layout, store
+from bert_jax.data import masking, store
+from bert_jax.data.pairs import pack
 from bert_jax.model import attention, bert_config, heads, parameters
 from bert_jax.model.encoder import Encoder
 from bert_jax.pretraining import pretrain
@@ -38,7 +39,7 @@ def make_rows(kind='mlm'):
   """Returns (plain batch [5, S], packed batch [2, S], rows of pairs)."""
   pairs, length = make_pairs(), LENGTH
   sizes = [len(a) + len(b) + 3 for a, b, _ in pairs]
-  rows = row_layout.pack(sizes, length, PACK)
+  rows = pack(sizes, length, PACK)
   keys = np.arange(100, 105, dtype=np.uint64)
   row_keys = np.array([(row + [0] * PACK)[:PACK] for row in rows])
   plain = read([[pair] for pair in pairs], length, 1)

@@ -50,26 +50,28 @@ def test_words_are_those_of_the_description(text, lower, cased):
   )
 
 
-@pytest.mark.parametrize('lowercase', [True, False])
-def test_every_treated_character_equals_the_literal_procedure(lowercase):
-  letters = ('Lu', 'Ll', 'Lo', 'Co', 'Cn', 'Cs')
+def test_every_treated_character_equals_the_literal_procedure():
+  kinds = 'MPZC'  # marks, punctuation, spaces, controls: all; others: some
   codes = [
     code
     for code in range(0x110000)
-    if code < 0x3500
+    if code < 0x600
     or code % 512 == 0
+    or (unicodedata.category(chr(code))[0] in kinds and code < 0xE000)
     or code in range(0xF8F0, 0x10000)
-    # Marks, punctuation, controls and spaces: all; letters: every 64th.
-    or unicodedata.category(chr(code)) not in letters
+    if code % 8 == 0
+    or unicodedata.category(chr(code)) not in ('Cn', 'Co', 'Cs')
   ]
-  assert len(codes) > 10_000
+  assert len(codes) > 4000
   for code in codes:
     text = f'a{chr(code)}Σ'
-    expected = google_tokenizer.words(text, lowercase)
-    assert basic_tokenizer.split_words(text, lowercase) == expected, hex(code)
+    for lowercase in (True, False):
+      expected = google_tokenizer.words(text, lowercase)
+      words = basic_tokenizer.split_words(text, lowercase)
+      assert words == expected, hex(code)
 
 
-@hypothesis.settings(deadline=None, max_examples=200)
+@hypothesis.settings(deadline=None, max_examples=80)
 @hypothesis.given(_TEXTS, st.booleans())
 def test_any_text_equals_the_literal_procedure(text, lowercase):
   expected = google_tokenizer.words(text, lowercase)
@@ -96,12 +98,13 @@ def test_lower_case_can_keep_accents(text, kept, stripped):
   assert basic_tokenizer.split_words(text, True) == as_google
 
 
+_normalizer = functools.cache(tokenizers.normalizers.BertNormalizer)
+_SPLIT = tokenizers.pre_tokenizers.BertPreTokenizer().pre_tokenize_str
+
+
 def _hugging_face(text, lowercase, strip_accents):
-  normalizer = tokenizers.normalizers.BertNormalizer(
-    lowercase=lowercase, strip_accents=strip_accents
-  )
-  split = tokenizers.pre_tokenizers.BertPreTokenizer().pre_tokenize_str
-  return [word for word, _ in split(normalizer.normalize_str(text))]
+  normalizer = _normalizer(lowercase=lowercase, strip_accents=strip_accents)
+  return [word for word, _ in _SPLIT(normalizer.normalize_str(text))]
 
 
 @functools.cache
@@ -118,7 +121,7 @@ def _is_alike(c):
   )
 
 
-@hypothesis.settings(deadline=None, max_examples=200)
+@hypothesis.settings(deadline=None, max_examples=80)
 @hypothesis.given(
   st.lists(
     st.one_of(

@@ -69,7 +69,7 @@ def test_pieces_stand_where_a_reader_sees_them(words, text, expected):
   assert find(words, text) == expected
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(TEXTS, st.sampled_from([UNCASED, CASED, KEPT]))
 def test_offsets_are_in_order_and_hold_what_the_piece_was_made_of(text, words):
   [found] = offsets.locate(words, [text])
@@ -89,7 +89,7 @@ def test_offsets_are_in_order_and_hold_what_the_piece_was_made_of(text, words):
 
 # Marks that are sorted and kept.
 @example('a\u302e\u1b44', True, True)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(TEXTS | st.text(), st.booleans(), st.booleans())
 def test_words_are_made_of_what_stands_there(text, lowercase, strips):
   [found] = offsets.locate(UNKNOWN[lowercase, strips], [text])

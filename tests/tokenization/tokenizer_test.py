@@ -8,7 +8,7 @@ import tokenizers
 from hypothesis import strategies as st
 
 from bert_jax import errors
-from bert_jax.tokenization import offsets, tokenizer, word_table
+from bert_jax.tokenization import offsets, tokenizer
 from tests import google_tokenizer
 
 _PIECES = (
@@ -72,7 +72,7 @@ def test_words_become_pieces(tmp_path, more, text, ids):
   assert _load(tmp_path, [*_PIECES, *more]).ids([text]) == [ids]
 
 
-@hypothesis.settings(deadline=None, max_examples=100)
+@hypothesis.settings(deadline=None, max_examples=40)
 @hypothesis.given(
   st.lists(
     st.text(st.sampled_from('aAb éÉ.한국글ก\u0e35हि東がΣİ'), max_size=20),
@@ -137,14 +137,14 @@ _TEXTS = st.one_of(
 _SHORT_PIECES = (*_PIECES, *'ab ##a ##ba ##bab ##u bun ##n ##aab'.split())
 
 
-@hypothesis.settings(deadline=None, max_examples=100)
+@hypothesis.settings(deadline=None, max_examples=40)
 @hypothesis.given(st.lists(_TEXTS, max_size=4), st.booleans())
 def test_any_text_has_the_ids_of_the_literal_procedure(texts, lowercase):
   wordpiece = _make(_SHORT_PIECES, lowercase)
   assert wordpiece.ids(texts) == _google(wordpiece, texts)
 
 
-@hypothesis.settings(deadline=None, max_examples=20)
+@hypothesis.settings(deadline=None, max_examples=10)
 @hypothesis.given(st.lists(_TEXTS, max_size=8))
 def test_a_full_cache_changes_no_ids(texts):
   wordpiece = _make(_SHORT_PIECES)
@@ -152,7 +152,7 @@ def test_a_full_cache_changes_no_ids(texts):
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr('bert_jax.tokenization.wordpiece._MAX_WORDS', 2)
     patch.setattr('bert_jax.tokenization.wordpiece._MAX_WORD_CHARS', 3)
-    patch.setattr(word_table, '_MOST', 2)
+    patch.setattr('bert_jax.tokenization.wordpiece._MOST', 2)
     small = tokenizer.Tokenizer(_SHORT_PIECES)
     assert small.packed(texts) == expected
     assert small.packed(texts) == expected
@@ -245,9 +245,9 @@ def test_many_languages_have_the_ids_of_google_and_of_tokenizers(
     p for p in real_data.joinpath('multilingual').rglob('*') if p.is_file()
   )
   lines = [
-    line for path in files for line in path.read_text('utf-8').split('\n')[:150]
+    line for path in files for line in path.read_text('utf-8').split('\n')[:60]
   ]
-  assert len(lines) > 2000
+  assert len(lines) > 1000
   found = wordpiece.ids(lines)
   assert found == _google(wordpiece, lines)
   # Lines on which the two differ, docs/tokenizer.md, are not among these.

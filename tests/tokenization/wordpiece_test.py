@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from bert_jax.tokenization import basic_tokenizer, word_table
+from bert_jax.tokenization import basic_tokenizer, wordpiece
 
 _PRINTABLE = ''.join(map(chr, range(32, 127)))
 
@@ -31,11 +31,11 @@ def _ids(table, lines):
 
 
 def _table(lower=True):
-  return word_table.ByteWords(_spell, np.dtype('<u4'), lower)
+  return wordpiece.ByteWords(_spell, np.dtype('<u4'), lower)
 
 
 @pytest.mark.parametrize('lower', [True, False])
-@hypothesis.settings(deadline=None)
+@hypothesis.settings(deadline=None, max_examples=40)
 @hypothesis.given(
   st.lists(st.text(st.sampled_from(_PRINTABLE + 'aab  '), max_size=60))
 )
@@ -66,8 +66,8 @@ def test_bytes_above_127_are_letters_of_their_own_case():
 
 @pytest.mark.parametrize('slots, most', [(4, 10**6), (1 << 10, 20), (4, 3)])
 def test_growing_and_beginning_anew_change_nothing(monkeypatch, slots, most):
-  monkeypatch.setattr(word_table, '_SLOTS', slots)
-  monkeypatch.setattr(word_table, '_MOST', most)
+  monkeypatch.setattr(wordpiece, '_SLOTS', slots)
+  monkeypatch.setattr(wordpiece, '_MOST', most)
   rng = random.Random(1)
   table = _table()
   for _ in range(5):
