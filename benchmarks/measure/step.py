@@ -1,7 +1,6 @@
 """Times a training step against PyTorch.
 
   python benchmarks/measure/step.py --torch=PYTHON
-  python benchmarks/measure/step.py --gpu --torch=PYTHON
 
 One update of pre-training, dropout on: the step of bert_jax.main as its config
 makes it; BertForPreTraining of transformers in PyTorch with SDPA and fused AdamW
@@ -15,17 +14,14 @@ gives the median, minimum and maximum over rounds. Only non-padding tokens count
 CPU ms are those of all threads together: they are more reliable than wall time
 where other programs share the cores, but include the busy waiting of PyTorch's.
 
-On a GPU, where all models must be in its memory at once, PyTorch has a second
-row, which decodes the masked positions only, as ours does; `--gathered` adds it on
-a CPU. With `--one_at_a_time` a process makes all its turns before the next one
-starts, so that each has the whole memory. With `--flags` our step has a row for
-each flag of XLA that is given; with `--ways`, one for each value of
-compute.attention.
+`--gathered` adds a row of PyTorch that decodes the masked positions only, as ours
+does. With `--one_at_a_time` a process makes all its turns before the next one
+starts, so that each has the whole memory, as on a GPU it needs.
 
-The first command compares BASE with 4 layers on the CPU, the second three models on
-one GPU; rows come from --data=FOLDER (made by bert_jax.data.prepare) or else from
-python-docs, whose short documents leave much padding. The exit code is 1 if the
-faster PyTorch is not beaten by the factor in PYTORCH.
+Without --size, BASE with 4 layers is compared on the CPU; gpu.py lists what is
+compared on a GPU. Rows come from --data=FOLDER (made by bert_jax.data.prepare) or
+else from python-docs, whose short documents leave much padding. The exit code is 1
+if the faster PyTorch is not beaten by the factor in PYTORCH.
 """
 
 import argparse
@@ -42,13 +38,7 @@ import step_turns
 
 PREDICTIONS = {128: 20, 512: 76}  # per row, at most, by length
 PYTORCH = {'cpu': 1.2, 'gpu': 1.3}  # at least so many times as fast
-# Size, layers, length, rows, and whether each row is full of tokens.
-ON_CPU = (('base', 4, 128, 8, False),)
-ON_GPU = (
-  ('large', 24, 128, 128, True),
-  ('large', 24, 512, 32, True),
-  ('base', 12, 128, 256, False),
-)
+ON_CPU = 'base', 4, 128, 8, False  # size, layers, length, rows, whether full
 
 
 def get_config(size, layers, length, rows, args):
@@ -63,6 +53,7 @@ def get_config(size, layers, length, rows, args):
   )
   c.phases.update(seq_length=(length,), max_predictions=(PREDICTIONS[length],))
   c.phases.update(batch_size=(rows,), steps=(1_000_000,), accumulate=(1,))
+  c.compute.attention = args.attention
   config_check.check(c)
   return c
 
@@ -92,14 +83,12 @@ def write_settings(c, batches, device, directory):
 
 def commands(args):
   """Returns {name: [python, script, arguments]}, ours first."""
-  found = {'bert_jax': [sys.executable, 'ours.py']}
-  for way in (*args.flags, *(f'attention={x}' for x in args.ways)):
-    found[f'bert_jax, {way}'] = [sys.executable, 'ours.py', way]
+  found = {'bert_jax': [sys.executable, 'ours.py', args.compiled]}
   if args.torch and not args.gpu:
     found['PyTorch eager'] = [args.torch, 'torch_bert.py', 'eager']
-  if args.torch and (args.gpu or shutil.which('c++')):
+  if args.torch and not args.gathered and shutil.which('c++'):
     found['PyTorch compile'] = [args.torch, 'torch_bert.py', 'compile']
-  if args.torch and (args.gpu or args.gathered):
+  if args.torch and args.gathered:
     ways = [args.torch, 'torch_bert.py', 'compile', 'gathered']
     found['PyTorch compile, masked positions'] = ways
   return found
@@ -178,68 +167,61 @@ def judge(medians, goal) -> bool:
   )
 
 
-def shapes_of(args):
-  """Returns what to compare, as in ON_CPU."""
-  if not args.size:
-    return ON_GPU if args.gpu else ON_CPU
-  from bert_jax.config import recipes
-
-  layers = args.layers or recipes.pretraining(args.size).model.num_layers
-  return ((args.size, layers, args.seq_length, args.batch, args.full),)
+def add_shape(parser):
+  """Adds what says which model is trained on which rows."""
+  add = parser.add_argument
+  add('--data', metavar='FOLDER', help='prepared data; default: python-docs')
+  add('--gpu', action='store_true', help='a model on a GPU, in bfloat16')
+  add('--size', help='of the model; see the next four flags')
+  add('--layers', type=int, help='default: those of --size')
+  add('--seq_length', type=int, default=128, choices=PREDICTIONS)
+  add('--batch', type=int, default=16, help='rows per batch')
+  add('--full', action='store_true', help='use only rows without padding')
+  add('--attention', default='auto', help='compute.attention of ours')
+  add('--compiled', default='', help='folder of steps compiled elsewhere')
 
 
 def parse_arguments():
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
+  add_shape(parser)
   add = parser.add_argument
   add('--torch', metavar='PYTHON', help='interpreter for PyTorch')
-  add('--data', metavar='FOLDER', help='prepared data; default: python-docs')
-  add('--gpu', action='store_true', help='three models on a GPU, in bfloat16')
-  add('--size', help='compare one model of this size; see the next four flags')
-  add('--layers', type=int, help='default: those of --size')
-  add('--seq_length', type=int, default=128, choices=PREDICTIONS)
-  add('--batch', type=int, default=16, help='rows per batch')
-  add('--full', action='store_true', help='use only rows without padding')
-  add('--flags', nargs='*', default=[], metavar='NAME=VALUE', help='of XLA')
-  add('--ways', nargs='*', default=[], help='rows of ours, by their attention')
-  add(
-    '--one_at_a_time',
-    action='store_true',
-    help='each has the whole memory; on a GPU of less than 80 GB',
-  )
-  add(
-    '--gathered', action='store_true', help="PyTorch's second row, as on a GPU"
-  )
+  add('--one_at_a_time', action='store_true', help='each has all memory')
+  add('--gathered', action='store_true', help="PyTorch's other row")
   add('--threads', type=int, default=2, help='CPU cores for each')
   add('--rounds', type=int, default=7)
-  add('--steps', type=int, help='steps per turn; default: 4, on a GPU 20')
+  add('--steps', type=int, default=4, help='steps per turn')
   args = parser.parse_args()
-  ours = args.size or args.ways or args.flags
-  if not (args.gpu or args.torch or ours):
+  if not (args.torch or args.size):
     parser.error('there is nothing to compare with; give --torch=PYTHON')
   return args
 
 
 def main():
+  from bert_jax.config import recipes
+
   args = parse_arguments()
   if not args.gpu:  # the processes inherit it
     cores = sorted(os.sched_getaffinity(0))[: args.threads]
     os.sched_setaffinity(0, cores)
     print(f'{len(cores)} CPU cores for each process')
-  good = True
   with tempfile.TemporaryDirectory() as folder:
     data = args.data or os.path.join(folder, 'data')
     if not args.data:
       step_rows.prepare_docs(data, args.threads)
-    for *shape, full in shapes_of(args):
-      c = get_config(*shape, args)
-      step_rows.use_data(c, data)
-      peers, batches = run_peers(c, data, full, args)
-      good &= len(peers) == len(commands(args))
-      medians = print_table(c, batches['input_mask'], peers)
-      if args.gpu or not args.size:
-        good &= judge(medians, PYTORCH['gpu' if args.gpu else 'cpu'])
+    *shape, full = ON_CPU
+    if args.size:
+      layers = args.layers or recipes.pretraining(args.size).model.num_layers
+      shape, full = (args.size, layers, args.seq_length, args.batch), args.full
+    c = get_config(*shape, args)
+    step_rows.use_data(c, data)
+    peers, batches = run_peers(c, data, full, args)
+    good = len(peers) == len(commands(args))
+    medians = print_table(c, batches['input_mask'], peers)
+    if args.gpu or not args.size:
+      good &= judge(medians, PYTORCH['gpu' if args.gpu else 'cpu'])
   return 0 if good else 1
 
 

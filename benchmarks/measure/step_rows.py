@@ -73,6 +73,12 @@ def read(c, directory, full):
   }
 
 
+def split(stacked):
+  """Returns a list of batches [B, ...] of arrays [n, B, ...]."""
+  count = len(stacked['input_ids'])
+  return [{k: x[i] for k, x in stacked.items()} for i in range(count)]
+
+
 def labels_of(batches):
   """Returns the ids to predict, -100 elsewhere, int [BATCHES, B, S]."""
   labels = np.full(batches['input_ids'].shape, -100)

@@ -16,14 +16,13 @@ class Peer:
     self.name, self.seconds, self.cpu_seconds = name, [], []
     python, script, *rest = command
     self._command = [python, os.path.join(PEERS, script), settings, *rest]
-    flags = [os.environ.get('XLA_FLAGS', '')]
-    flags += [f'--{x}' for x in rest if x.startswith('xla_')]
+    paths = os.path.dirname(PEERS), os.environ.get('PYTHONPATH')
     self._environment = {
       **os.environ,
+      'PYTHONPATH': os.pathsep.join(filter(None, paths)),
       'OMP_NUM_THREADS': str(threads),
       'JAX_PLATFORMS': 'cuda' if device == 'gpu' else 'cpu',
       'XLA_PYTHON_CLIENT_PREALLOCATE': 'false',  # others need memory, too
-      'XLA_FLAGS': ' '.join(flags),
       'TRANSFORMERS_VERBOSITY': 'error',
     }
     self._process = None
@@ -72,9 +71,8 @@ class Peer:
 def take_turns(peers, args):
   """Lets processes train in turns; returns those that could, all ended."""
   groups = [[peer] for peer in peers] if args.one_at_a_time else [peers]
-  steps = args.steps or (20 if args.gpu else 4)
   return [
-    peer for group in groups for peer in _train(group, args.rounds, steps)
+    peer for group in groups for peer in _train(group, args.rounds, args.steps)
   ]
 
 

@@ -10,7 +10,6 @@ fails.
 """
 
 import argparse
-import functools
 import itertools
 import sys
 
@@ -22,23 +21,10 @@ from gpu_runs import say
 from bert_jax.config import SIZES
 from bert_jax.model import attention, bert_config, encoder
 from bert_jax.ops import dropout, kept_bits
+from tests.ops import attentions
 
 ERRORS = {'float32': 1e-5, 'bfloat16': 2e-2}
 WAYS = 'xla', 'recompute', 'flash'
-
-
-def find_gradient(function, cotangent, *given):
-  """Returns what a function gives and its gradients, in float32."""
-  with jax.default_matmul_precision('float32'):
-    out, pull = jax.vjp(function, *given)
-    found = out, pull(cotangent.astype(out.dtype))
-  return [x.astype(jnp.float32) for x in jax.tree.leaves(found)]
-
-
-def compute(where, function, *arrays) -> list[np.ndarray]:
-  """Returns what a function of arrays gives on a device."""
-  with jax.default_device(where):
-    return jax.tree.map(np.asarray, jax.jit(function)(*arrays))
 
 
 def judge(name, found, expected, dtype) -> bool:
@@ -54,54 +40,35 @@ def judge(name, found, expected, dtype) -> bool:
 def check_attention(device, cpu, size, length) -> bool:
   """Compares each implementation; returns whether all agree."""
   _, hidden, heads = SIZES[size]
-  rng = np.random.default_rng(0)
-  shape = 2, length, 3, heads, hidden // heads
-  qkv, grad = rng.standard_normal(shape, 'f4'), rng.standard_normal(shape, 'f4')
-  mask = np.ones((2, length), 'i4')
-  mask[1, length * 3 // 4 :] = 0
-  # What padding gets, nobody reads.
-  seen = mask[..., None, None]
-  pairs = (mask * (1 + np.arange(length) // (length // 3))).astype('i4')
+  shape, tokens = (length, heads, hidden // heads), (length, length * 3 // 4)
+  # Queries that see no key, in pairs of padding only, would have few digits.
+  pairs = (np.arange(length) > length // 3) * np.ones((2, 1), int)
+  good = True
+  for kind, seed in itertools.product(('plain', 'causal', 'packed'), (1, None)):
+    options = {
+      'key': None if seed is None else jax.random.key(seed),
+      'causal': kind == 'causal',
+      'pairs': pairs if kind == 'packed' else None,
+    }
 
-  def compare(kind, seed):
-    ids = pairs if kind == 'packed' else None
-
-    def attend(qkv, key, c):
-      def forward(qkv):
-        bias, tokens = (
-          jnp.zeros(shape[2:], c.dtype),
-          attention.Tokens(mask, ids),
-        )
-        out = attention.attend(qkv, bias, tokens, key, c)
-        return out * seen.astype(out.dtype)
-
-      return find_gradient(forward, grad[:, :, 0] * seen, qkv.astype(c.dtype))
-
-    def run(where, way, dtype):
-      c = bert_config.BertConfig(
-        *(30522, hidden, 1, heads, 4 * hidden),
-        **{'causal': kind == 'causal', 'attention': way, 'dtype': dtype},
-      )
-      key = None if seed is None else jax.random.key(seed)
-      return compute(where, functools.partial(attend, c=c), qkv, key)
+    def run(where, way, dtype, options=options):
+      with jax.default_device(where), jax.default_matmul_precision('float32'):
+        given = way, shape, tokens
+        return attentions.with_gradient(*given, dtype=dtype, **options)
 
     expected = run(cpu, 'xla', 'float32')
-    return [
-      judge(
-        f'{way}, {kind}, dropout by {seed}', run(device, way, x), expected, x
-      )
-      for x, way in itertools.product(ERRORS, WAYS)
-    ]
-
-  cases = itertools.product(('plain', 'causal', 'packed'), (1, None))
-  return all([good for case in cases for good in compare(*case)])
+    for dtype, way in itertools.product(ERRORS, WAYS):
+      name = f'{way}, {kind}, dropout by {seed}'
+      good &= judge(name, run(device, way, dtype), expected, dtype)
+  return good
 
 
 def check_layer(device, cpu, size, length) -> bool:
   """Compares a layer; returns whether all agree."""
   _, hidden, heads = SIZES[size]
-  rng = np.random.default_rng(0)
-  x, grad = rng.standard_normal((2, 2, length, hidden), 'f4')
+  x, grad = np.random.default_rng(0).standard_normal(
+    (2, 2, length, hidden), 'f4'
+  )
   keys = {'params': jax.random.key(0), 'dropout': jax.random.key(1)}
   tokens = attention.Tokens(jnp.ones(x.shape[:2], jnp.int32))
 
@@ -118,14 +85,16 @@ def check_layer(device, cpu, size, length) -> bool:
       wide = x.astype(dtype)
       params = layer.init(keys, wide, tokens, False)
       forward = lambda p, x: layer.apply(p, x, tokens, False, rngs=keys)  # noqa: E731
-      return find_gradient(forward, grad, params, wide)
+      out, pull = jax.vjp(forward, params, wide)
+      return jax.tree.leaves((out, pull(grad.astype(out.dtype))))
 
-    return compute(where, both, x)
+    with jax.default_device(where), jax.default_matmul_precision('float32'):
+      return [np.asarray(x, np.float32) for x in jax.jit(both)(x)]
 
-  expected, good = run(cpu, 'xla', 'float32'), True
-  for dtype in ERRORS:
-    good &= judge('a layer', run(device, 'flash', dtype), expected, dtype)
-  return good
+  expected = run(cpu, 'xla', 'float32')
+  return all(
+    [judge('a layer', run(device, 'flash', x), expected, x) for x in ERRORS]
+  )
 
 
 def draw(where):
@@ -134,8 +103,7 @@ def draw(where):
     key = jax.random.key(3)
     words = jax.random.bits(key, (1000, 7), jnp.uint32)
     drawn = words, dropout.draw(key, (2, 64, 128))
-    key = jax.random.key(3, impl='rbg')
-    kept = kept_bits.draw(key, (128, 512), 230)
+    kept = kept_bits.draw(jax.random.key(3, impl='rbg'), (128, 512), 230)
     return [np.asarray(x) for x in (*drawn, kept)]
 
 

@@ -2,27 +2,63 @@
 
 import functools
 import itertools
+import pathlib
 import sys
+import time
 
 import jax
-import jaxlib
 import numpy as np
 import pipe
+import step_rows
+from jax.experimental import serialize_executable
 
 from bert_jax.config import unflatten
 from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import pretrain
 from bert_jax.runtime import machine
 from bert_jax.trainer import programs, task, tuning
-from bert_jax.trainer.step import jit_train, run_key
+from bert_jax.trainer.step import run_key
 
 
-def trainer(c, batches):
-  """Returns (steps) -> loss of the last step.
+def list_step(c, devices) -> programs.Program:
+  """Returns the training step, which is compiled for one of the devices."""
+  (phase,) = task.list_phases(c)
+  mesh = device_mesh.make_mesh(c.mesh.model, devices[:1])
+  learnt = tuning.tune(pretrain.make_objective(c), mesh, phase.seq_length)
+  return programs.list_phase(c, learnt, mesh, phase)[0]
+
+
+def find_path(folder, c) -> pathlib.Path:
+  """Returns where the step of a config is, if it was compiled elsewhere."""
+  (length,), (rows,) = c.phases.seq_length, c.phases.batch_size
+  shape = f'{c.model.hidden_size}x{c.model.num_layers}-{length}-{rows}'
+  return pathlib.Path(folder, f'{shape}-{c.compute.attention}.exe')
+
+
+def compile_step(c, folder):
+  """Returns (the compiled step, how it was made)."""
+  lowered, begin, why = list_step(c, jax.devices()).lower(), time.time(), ''
+  path = find_path(folder, c)
+  if folder and path.exists():
+    try:
+      compiled = serialize_executable.deserialize_and_load(
+        *(path.read_bytes(), lowered.in_tree, lowered.out_tree),
+        execution_devices=jax.devices()[:1],
+      )
+      return compiled, f'loaded in {time.time() - begin:.1f} s'
+    except Exception as error:  # it is a trial
+      why = f', not loaded: {str(error)[:200]}'
+  compiled = lowered.compile()
+  return compiled, f'compiled in {time.time() - begin:.1f} s{why}'
+
+
+def trainer(c, batches, folder=''):
+  """Returns (a function (steps) -> loss of the last, the step, how it was made).
 
   Args:
     c: the config, of one phase.
     batches: global batches, used cyclically.
+    folder: of steps that were compiled elsewhere.
   """
   (phase,) = task.list_phases(c)
   mesh = device_mesh.make_mesh(c.mesh.model, jax.devices()[:1])
@@ -32,8 +68,7 @@ def trainer(c, batches):
   key = start[programs.PLACE_KEY].jitted(run_key(c.seed, c.rng))
   rates = start[programs.RATES].jitted(0)
   put = functools.partial(device_mesh.put_batch, mesh)
-  update = jit_train(c.optimizer, learnt, phase, mesh)
-  update = update.lower(state, put(batches[0]), key, rates).compile()
+  update, made = compile_step(c, folder)
   source = itertools.cycle(batches)
 
   def train(steps):
@@ -43,7 +78,7 @@ def trainer(c, batches):
     sums = jax.device_get(metrics['sums'])
     return sum(float(a / n) for k, (a, n) in sums.items() if 'loss' in k)
 
-  return train
+  return train, update, made
 
 
 def find_peak() -> dict:
@@ -56,21 +91,16 @@ def main():
   machine.keep_freed_memory()  # as bert_jax.main does
   settings = pipe.settings()
   c = unflatten(settings['config'])
-  for argument in sys.argv[2:]:  # those of XLA are in the environment
-    name, _, value = argument.partition('=')
-    if name == 'attention':
-      c.compute.attention = value
   with np.load(settings['batches']) as file:
     shapes = pretrain.make_objective(c).batch_shapes
     names = shapes(task.list_phases(c)[0], 1)
     stacked = {name: file[name] for name in names}
-  count = len(stacked['input_ids'])
-  batches = [{k: x[i] for k, x in stacked.items()} for i in range(count)]
+  train, _, made = trainer(c, step_rows.split(stacked), sys.argv[2])
   facts = {
-    'versions': f'jax {jax.__version__}, jaxlib {jaxlib.__version__}',
+    'versions': f'jax {jax.__version__}, {made}',
     'device': jax.devices()[0].device_kind,
   }
-  pipe.serve(facts, trainer(c, batches), more=find_peak)
+  pipe.serve(facts, train, more=find_peak)
 
 
 if __name__ == '__main__':
