@@ -21,24 +21,18 @@ from bert_jax.config import get_meanings
 from bert_jax.runtime import cli
 
 
-def _choose(phases: list, number: int | None) -> list:
-  if number is None:
-    return phases
-  if not 0 <= number < len(phases):
+def choose_phases(phases: list, number: int | None, hlo: str | None) -> list:
+  """Returns all phases, or the one of a number."""
+  if number is None and hlo and len(phases) > 1:
+    raise errors.UserError(
+      '--hlo writes one program; say which by --phase=0 or another.'
+    )
+  if number is not None and not 0 <= number < len(phases):
     raise errors.UserError(
       f'--phase={number} is not one of 0 to {len(phases) - 1}; the config has '
       f'{len(phases)} phase(s).'
     )
-  return [phases[number]]
-
-
-def _check_flags(values, phases):
-  if values.price is not None and not values.price >= 0:
-    raise errors.UserError(f'--price={values.price} must not be negative.')
-  if values.hlo and len(phases) > 1:
-    raise errors.UserError(
-      '--hlo writes one program; say which by --phase=0 or another.'
-    )
+  return phases if number is None else [phases[number]]
 
 
 def main():
@@ -60,8 +54,7 @@ def main():
   config_check.check(own)
   topology = accelerators.parse(values.topology, values.slices)
   whole = task.list_phases(config)
-  phases = _choose(whole, values.phase)
-  _check_flags(values, phases)
+  phases = choose_phases(whole, values.phase, values.hlo)
 
   say = functools.partial(print, flush=True)
   programs, examined, texts = examine.examine(
@@ -99,7 +92,7 @@ def _define_flags():
   flags.DEFINE_bool(
     'quick', False, 'Compile 2 and 4 layers and extrapolate to all.'
   )
-  flags.DEFINE_float('price', None, 'US dollars per chip and hour.')
+  flags.DEFINE_float('price', None, 'US dollars per chip and hour.', 0.0)
   flags.DEFINE_string('json', None, 'File for all figures.')
   flags.DEFINE_string(
     'hlo', None, 'File for the compiled training step of one phase, as text.'

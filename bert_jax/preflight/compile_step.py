@@ -104,13 +104,12 @@ def examine(outcome: programs.Outcome, platform: str) -> Compiled:
   parameters, optimizer = first, []
   if outcome.program.name == programs.TRAIN:
     parameters, optimizer = first.params, first.opt_state
-  parameters, optimizer = map(shortage.count_bytes, (parameters, optimizer))
+  sizes = [shortage.count_bytes(x) for x in (parameters, optimizer, rest)]
+  parameters, optimizer, _ = sizes
   if outcome.executable is None:
-    missing, batch = outcome.shortage, shortage.count_bytes(rest)
-    known = parameters + optimizer + batch
-    temporary = missing.needed - (known if missing.with_arguments else 0)
-    memory = Memory(parameters, optimizer, batch, max(temporary, 0), 0)
-    return Compiled(memory, None)
+    missing = outcome.shortage
+    temporary = missing.needed - missing.with_arguments * sum(sizes)
+    return Compiled(Memory(*sizes, max(temporary, 0), 0), None)
   found = outcome.executable.memory_analysis()
   # The peak includes the arguments. On TPUs, `temp_size_in_bytes` is not live at
   # one time: it can exceed the device's memory although the program fits. XLA for

@@ -8,6 +8,7 @@ that of the links, beside the computation at best and after it at worst.
 from collections.abc import Sequence
 
 from bert_jax.hardware import accelerators, chips
+from bert_jax.trainer import task
 
 
 def list_shares(
@@ -16,9 +17,7 @@ def list_shares(
   """Returns which shares of its peak a chip may reach, and why, as a line.
 
   Args:
-    chip: from `chips.Chip.for_products`.
     tokens: that a device computes at a time.
-    hidden: model.hidden_size.
     mlp: model.mlp_size, or the device's part of it.
   """
   worst, best = chip.reached
@@ -44,9 +43,8 @@ def estimate_step(
   """Estimates a step for JSON.
 
   Args:
-    flops: of the global batch.
-    peak: FLOP/s of all chips.
-    shares: of the peak, at worst and at best, and `why`, a line to print.
+    flops: of the global batch; `peak`, FLOP/s of all chips.
+    shares: of the peak, at worst and at best, and `why`, from `list_shares`.
     others: seconds of `optimizer` and `collectives`.
   """
   least, (worst, best) = flops / peak, shares
@@ -61,22 +59,15 @@ def estimate_step(
 
 
 def time_update(parameters: float, state: float, chip: chips.Chip) -> float:
-  """Returns seconds that a device needs at least to update its parameters.
+  """Returns seconds of an update, of a device's bytes of parameters and state.
 
-  Args:
-    parameters: bytes of the device's parameters.
-    state: bytes of them and of the optimizer's state.
+  The state, which includes them, is read and written, the gradient read.
   """
-  # The state is read and written, the gradient read.
   return (2 * state + parameters) / (chip.hbm_bandwidth / chip.devices)
 
 
 def time_collectives(sent: float, topology: accelerators.Topology) -> float:
-  """Returns the seconds of the sums of gradients and the gathers of weights.
-
-  Args:
-    sent: bytes of all gradients and weights of a device.
-  """
+  """Returns seconds to add up gradients and gather weights, bytes of a device."""
   chip, slices = topology.chip, topology.slices
   if not topology.is_tpu:  # hosts are taken to be linked as GPUs are
     n = topology.chips
@@ -100,8 +91,7 @@ def estimate_run(
     steps: for each phase (number of steps, (lowest, highest) seconds of one).
 
   Returns:
-    `hours`, `chip_hours` and `dollars` (None without a price), each (lowest,
-    highest).
+    {what: (lowest, highest)}; `dollars` are None without a price.
   """
   hours = tuple(
     sum(n * seconds[end] for n, seconds in steps) / 3600 for end in (0, 1)
@@ -109,3 +99,43 @@ def estimate_run(
   chip_hours = tuple(h * count for h in hours)
   dollars = None if price is None else tuple(h * price for h in chip_hours)
   return {'hours': hours, 'chip_hours': chip_hours, 'dollars': dollars}
+
+
+def estimate_batch(
+  needed: float,
+  fixed: float,
+  limit: float,
+  sums: float,
+  phase: task.Phase,
+  shares: int,
+) -> dict:
+  """Estimates for JSON which batches fit, by what that of a phase needs.
+
+  The model is bytes = fixed + constant x (sequences per micro-batch), and `sums`
+  more with several micro-batches; all are of a device.
+
+  Args:
+    shares: parts that the rows are split into over the devices.
+
+  Returns:
+    `largest_batch_estimate`, sequences per update with as many micro-batches,
+    None if the batch is too small to extrapolate from; and
+    `accumulate_that_fits_estimate`, micro-batches, None if none do.
+  """
+  rows, parts = phase.batch_size // shares, phase.accumulate
+
+  def leave(parts):
+    return limit - fixed - (sums if parts > 1 else 0)
+
+  each, largest = max(needed - limit + leave(parts), 0) / (rows // parts), None
+  if each:
+    largest = int(max(leave(parts), 0) / each) * shares * parts
+  fitting = (
+    n
+    for n in range(1, rows + 1)
+    if rows % n == 0 and each * rows / n <= leave(n)
+  )
+  return {
+    'largest_batch_estimate': largest,
+    'accumulate_that_fits_estimate': next(fitting, None),
+  }

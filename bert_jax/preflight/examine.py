@@ -11,7 +11,7 @@ from bert_jax import tasks
 from bert_jax.hardware import accelerators
 from bert_jax.hardware.chips import PRICES_AS_OF, USD_PER_CHIP_HOUR
 from bert_jax.parallel import agreement, device_mesh
-from bert_jax.preflight import compile_step, estimate, largest_batch
+from bert_jax.preflight import compile_step, estimate
 from bert_jax.trainer import programs, task
 
 _QUICK_LAYERS = 2, 4
@@ -86,17 +86,10 @@ def _verdicts(runs, layers) -> list[dict]:
     depth = f'with {n} layers ' if len(layers) > 1 else ''
     for outcome in (o for result in run.values() for o in result.outcomes):
       program, why = outcome.program, programs.describe_problem(outcome)
-      if why is None and n != layers[-1]:
-        continue
       where = '' if program.length is None else f'at length {program.length} '
-      found.append(
-        {
-          'name': program.name,
-          'phase': program.phase,
-          'ok': why is None,
-          'reason': why and f'{depth}{where}it {why}',
-        }
-      )
+      if why or n == layers[-1]:
+        verdict = {'name': program.name, 'phase': program.phase, 'ok': not why}
+        found.append(verdict | {'reason': why and f'{depth}{where}it {why}'})
   return found
 
 
@@ -136,13 +129,10 @@ def _judge_step(objective, topology, mesh, phase, usable, steps):
     'fits': fits,
     'needed_bytes': memory.total,
     'memory': dataclasses.asdict(memory),
-    **largest_batch.estimate(
+    **estimate.estimate_batch(
       memory.total,
       _count_fixed(objective.bert.dtype, topology, memory, sums),
-      usable,
-      sums=sums,
-      phase=phase,
-      shares=mesh.shape['data'],
+      *(usable, sums, phase, mesh.shape['data']),
     ),
   }
 
@@ -220,12 +210,12 @@ def make_report(
   run = None
   if not any(None in pair for pair in pairs):
     run = estimate.estimate_run(pairs, topology.chips, used)
+  sizes = {
+    x: getattr(topology, x) for x in 'slices chips devices hosts'.split()
+  }
   return {
     'topology': topology.name,
-    'slices': topology.slices,
-    'chips': topology.chips,
-    'devices': topology.devices,
-    'hosts': topology.hosts,
+    **sizes,
     'whole_run': whole,
     'programs': programs,
     'phases': examined,

@@ -43,13 +43,13 @@ def _programs(programs):
     return [f'programs: all {len(programs)} of the run compile']
   return [
     f'programs: {len(bad)} of {len(programs)} CANNOT BE COMPILED',
-    *(f'  {_name(program)}: {program["reason"]}' for program in bad),
+    *(
+      f'  {x["name"]}'
+      + ('' if x['phase'] is None else f' of phase {x["phase"]}')
+      + f': {x["reason"]}'
+      for x in bad
+    ),
   ]
-
-
-def _name(program):
-  phase = program['phase']
-  return program['name'] + ('' if phase is None else f' of phase {phase}')
 
 
 def _phase(facts):
@@ -79,37 +79,28 @@ def _phase(facts):
 
 def _memory(facts):
   usable, needed = facts['usable_bytes'], facts['needed_bytes']
-  layers, compiled = facts['layers'], facts['compiled_layers']
-  if compiled == [layers]:
-    how = 'compiled'
-  else:
-    how = f'estimated for {layers} layers from {compiled[0]} and {compiled[1]}'
-  spare = f'{abs(usable - needed) / _GIB:.2f} GiB'
-  fits = facts['fits']
-  verdict = (
-    f'FITS, {spare} to spare' if fits else f'DOES NOT FIT, {spare} too much'
-  )
+  how, (*less, most) = 'compiled', facts['compiled_layers']
+  if less:
+    how = f'estimated for {facts["layers"]} layers from {less[0]} and {most}'
+  spare, fits = f'{abs(usable - needed) / _GIB:.2f} GiB', facts['fits']
+  verdict = f'FITS, {spare} to spare'
+  if not fits:
+    verdict = f'DOES NOT FIT, {spare} too much'
   kinds = [f'{name} {_size(n)}' for name, n in facts['memory'].items() if n]
-  kinds = [', '.join(kinds[i : i + 5]) for i in range(0, len(kinds), 5)]
+  largest = facts['largest_batch_estimate']
+  batch = 'far larger ones fit; this one is too small to say which'
+  if largest is not None:
+    batch = f'at most about {largest:,} sequences fit (estimated)'
   found = [
     f'  memory      {verdict}: {needed / _GIB:.2f} of {usable / _GIB:.2f} GiB '
     f'per device ({how})',
-    *(f'{_INDENT}{line}' for line in kinds),
+    f'{_INDENT}{", ".join(kinds)}',
+    f'  batch       {batch}',
   ]
-  largest = facts['largest_batch_estimate']
-  if largest is None:
-    batch = 'far larger ones fit; this one is too small to say which'
-  else:
-    batch = f'at most about {largest:,} sequences fit (estimated)'
-  found.append(f'  batch       {batch}')
   if not fits:
-    parts = facts['accumulate_that_fits_estimate']
-    advice = (
-      f'phases.accumulate={parts} should make it fit (estimated)'
-      if parts
-      else 'no phases.accumulate makes it fit: use more or larger chips, or '
-      'mesh.model'
-    )
+    advice = 'no phases.accumulate makes it fit: use more or larger chips, or mesh.model'
+    if parts := facts['accumulate_that_fits_estimate']:
+      advice = f'phases.accumulate={parts} should make it fit (estimated)'
     found.append(f'{_INDENT}{advice}')
   return found
 

@@ -236,26 +236,14 @@ def test_the_exit_code_says_whether_the_run_can_work(
   assert commands.run(preflight, *flags) == code
 
 
-@pytest.mark.parametrize(
-  'flags, words',
-  [
-    ({'price': -1.0}, '--price=-1.0 must not be negative'),
-    ({'hlo': 'x'}, '--hlo writes one program'),
-  ],
-)
-def test_flags_that_mean_nothing_are_refused(flags, words):
-  values = types.SimpleNamespace(**{'price': None, 'hlo': None, **flags})
-  phases = task.list_phases(config.pretraining('base'))
-  with pytest.raises(errors.UserError, match=words):
-    preflight._check_flags(values, phases)
-
-
 def test_a_phase_can_be_chosen():
   phases = task.list_phases(config.pretraining('base'))
-  assert preflight._choose(phases, None) == phases
-  assert preflight._choose(phases, 1) == phases[1:]
+  assert preflight.choose_phases(phases, None, None) == phases
+  assert preflight.choose_phases(phases, 1, 'x') == phases[1:]
   with pytest.raises(errors.UserError, match='--phase=2 is not one of 0 to 1'):
-    preflight._choose(phases, 2)
+    preflight.choose_phases(phases, 2, None)
+  with pytest.raises(errors.UserError, match='--hlo writes one program'):
+    preflight.choose_phases(phases, None, 'x')
 
 
 @pytest.mark.skipif(
