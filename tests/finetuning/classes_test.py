@@ -1,6 +1,5 @@
 """Tests of classifying and rating texts, in whole runs of a tiny model."""
 
-import csv
 import dataclasses
 import json
 import os
@@ -97,23 +96,24 @@ def test_what_is_not_used_is_said(tmp_path):
     'WARNING: train: 2 rows labelled - or -1, which is none, left out; '
     'the first is line 4'
   )
+  assert 'dev: 1 row with the text of a training row; the' in '\n'.join(lines)
   assert found.splits['train'].size == 2 and found.labels == ('a', 'b')
   assert 'test: 1 row without a label, not scored' in '\n'.join(lines)
   assert lines[-1] == 'not read: test_old.csv'
 
 
-def test_metrics_are_checked_before_training(tmp_path):
-  asked = {'finetuning.metrics': 'pearson'}
-  with pytest.raises(errors.UserError, match='must be some of accuracy, f1'):
-    make(tmp_path, ['the cat,a', 'dogs,b'], **asked)
-
-
-def test_dev_rows_that_are_training_rows_are_said(tmp_path, capsys):
-  made.prepare(made.configure(tmp_path), str(tmp_path / 'run'))
-  assert (
-    'WARNING: dev: 10 rows with the text of a training row; the first is line 2 '
-    f'of {tmp_path}/texts/dev.csv\n'
-  ) in capsys.readouterr().out
+@pytest.mark.parametrize(
+  'changes, message',
+  [
+    ({'finetuning.metrics': 'pearson'}, 'must be some of accuracy, f1'),
+    ({'data.max_documents': 1}, 'only the label .*; there is nothing'),
+  ],
+)
+def test_what_cannot_be_learnt_is_refused_before_training(
+  tmp_path, changes, message
+):
+  with pytest.raises(errors.UserError, match=message):
+    make(tmp_path, ['the cat,a', 'dogs,b'], **changes)
 
 
 @pytest.mark.slow
@@ -359,65 +359,3 @@ def test_predictions_that_are_all_the_same_are_a_problem():
   assert 'all 2' in find(scored, found | {'chosen': np.ones((2, 3), bool)})
   wrong = found | {'probabilities': np.array([[0, np.nan], [1, 0]])}
   assert find(scored, wrong) == 'some predictions are not finite'
-
-
-@pytest.fixture(scope='module')
-def run(tmp_path_factory):
-  root = tmp_path_factory.mktemp('sets')
-  return made.train(configure_sets(root), root)
-
-
-@pytest.mark.slow
-def test_a_run_learns_sets_and_its_export_is_the_same_model(run):
-  found = made.read_json(run, 'results.json')
-  assert found['task'] == 'multi_label' and found['problem'] is None
-  assert found['metrics'] == dict.fromkeys(found['metrics'], 1)
-  assert list(found['metrics']) == ['micro_f1', 'macro_f1', 'subset_accuracy']
-  # One label for all six rows, of which four have it; they have six labels.
-  assert found['baseline']['micro_f1'] == pytest.approx(2 * 4 / 12)
-  assert found['classes']['pet']['rows'] == 4
-  ours, _ = made.read_with_export(run)
-  assert ours.head.task == 'multi_label' and ours.head.labels == ('cat', 'pet')
-  assert ours.head.settings.threshold == found['threshold'] != 0.5
-  described = made.read_json(run, 'export', 'config.json')
-  assert described['problem_type'] == 'multi_label_classification'
-  assert described['architectures'] == ['BertForSequenceClassification']
-  more = described['task_specific_params']['bert_jax']
-  assert more['threshold'] == found['threshold']
-  card = '\n'.join(made.read_lines(run, 'export', 'README.md'))
-  assert '* a text has a label if its probability is above ' in card
-  tsv = made.read_lines(run, 'predictions', 'dev.tsv')
-  columns = 'id\tlabel\tprediction\tprobability_cat\tprobability_pet'
-  assert tsv[0] == columns
-  assert [x.split('\t')[:3] for x in tsv[1:4]] == [
-    ['0', '["cat", "pet"]', '["cat", "pet"]'],
-    ['1', '["pet"]', '["pet"]'],
-    ['2', '[]', '[]'],
-  ]
-
-
-@pytest.mark.slow
-def test_predictions_for_a_file_are_scored_as_at_the_end_of_a_run(
-  run, tmp_path
-):
-  dev = os.path.join(os.path.dirname(run), 'texts', 'dev.jsonl')
-  output, export = str(tmp_path / 'x.csv'), os.path.join(run, 'export')
-  made.predict(export, dev, output, '--label=label', '--keep=text')
-  found = made.read_json(tmp_path / 'x.scores.json')
-  assert found == {
-    name: made.read_json(run, 'results.json')[name] for name in found
-  }
-  rows = list(csv.DictReader(made.read_lines(output)))
-  assert [json.loads(x['prediction']) for x in rows[:3]] == [
-    ['cat', 'pet'], ['pet'], []
-  ]  # fmt: skip
-  likely = [float(rows[1][f'probability_{x}']) for x in ('pet', 'cat')]
-  assert likely[0] > likely[1]
-  made.predict(run, dev, str(tmp_path / 'x.jsonl'))
-  first = json.loads(made.read_lines(tmp_path, 'x.jsonl')[0])
-  assert first['prediction'] == ['cat', 'pet']
-  assert first['probabilities'].keys() == {'cat', 'pet'}
-  # What is written is read, and its columns are not kept beside new ones.
-  made.predict(run, output, str(tmp_path / 'y.csv'), '--label=prediction')
-  with pytest.raises(errors.UserError, match="'probability_cat' is written"):
-    made.predict(run, output, str(tmp_path / 'y.csv'), '--keep=probability_cat')

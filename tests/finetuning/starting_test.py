@@ -2,18 +2,17 @@
 
 import dataclasses
 import json
-import re
 import shutil
 
 import numpy as np
 import pytest
 
-from bert_jax import config_check, errors, main, param_names, tasks
+from bert_jax import config_check, errors, main, param_names
 from bert_jax.config import apply_arguments, flatten, model_config, recipes
 from bert_jax.finetuning import batches, starting
-from bert_jax.inference import fine_tuned, source
+from bert_jax.inference import source
 from bert_jax.interop import hugging_face
-from bert_jax.model import classifier, parameters
+from bert_jax.model import classifier
 from bert_jax.workdir import checkpoint_reader, claim, paths
 from tests import models
 from tests.finetuning import made
@@ -23,18 +22,6 @@ def make_config(**changes):
   c = made.make_config('', '', **changes)
   c.model.num_layers = 12
   return c
-
-
-def test_the_top_layers_and_the_pooler_start_anew():
-  assert fine_tuned.list_new_layers(12, 0) == ''
-  found = fine_tuned.list_new_layers(12, 2)
-  names = [f'encoder/layer_{i}/mlp_in/kernel' for i in range(12)]
-  names += ['pooler/kernel', 'classifier/kernel', 'embeddings/word/embedding']
-  assert [name for name in names if re.search(found, name)] == [
-    'encoder/layer_10/mlp_in/kernel',
-    'encoder/layer_11/mlp_in/kernel',
-    'pooler/kernel',
-  ]
 
 
 def test_a_model_is_taken_over_except_for_its_heads(tmp_path):
@@ -116,15 +103,6 @@ def test_another_kind_of_head_is_left_out_and_this_is_said(
   out = capsys.readouterr().out
   assert f'the head of {path} is left out, which is for classification' in out
   assert field in out and 'classifier: new, the source has none' in out
-
-
-def test_only_what_the_source_lacks_is_drawn():
-  layers = {'layer_0': {'w': np.ones(2)}, 'layer_1': {'w': np.ones(2)}}
-  drawn = {'encoder': layers, 'classifier': {'w': np.ones(2)}}
-  init = parameters.skip_layers(lambda key: drawn, '^encoder/layer_1/')
-  kept = {name: x.all() for name, x in param_names.flatten(init(None)).items()}
-  assert sorted(kept.values()) == [False, True, True]
-  assert not kept['encoder/layer_0/w']
 
 
 def test_random_weights_have_no_source_but_need_a_vocabulary():
@@ -217,17 +195,11 @@ def test_sizes_come_from_the_model_and_steps_from_the_data(tmp_path):
   assert c.finetuning.outputs == 2
   assert c.phases.steps == (21,)  # 3.5 * 48 / 8
   assert c.optimizer.warmup_steps == 2
+  assert c.finetuning.max_length == 16  # which `predict` takes
   assert not c.finetuning.by_length  # 21 updates do not earn it back
   # the the the the cat ##s, [CLS] and [SEP]
   assert c.phases.seq_length == (8,)
   config_check.check(c)
-
-
-def test_predictions_take_as_many_tokens_as_were_asked_for(tmp_path):
-  c = made.configure(tmp_path, **{'phases.seq_length': (12,)})
-  c, data = made.prepare(c, str(tmp_path / 'run'))
-  assert c.phases.seq_length == (8,)  # that of the longest row
-  assert tasks.get(c).make_task(c, data).facts['max_length'] == 12
 
 
 def test_the_length_is_at_most_what_was_asked_for_or_the_model_takes(tmp_path):
@@ -341,13 +313,6 @@ def test_gpts_form_adds_three_words_and_needs_a_left_to_right_model(tmp_path):
     complete(tmp_path, **form)
 
 
-def test_labels_that_are_all_the_same_are_refused(tmp_path):
-  rows = ['cat,1', 'dog,1']
-  texts = made.write_csv(tmp_path / 'same', train=rows, dev=rows)
-  with pytest.raises(errors.UserError, match="only the label '1'; there is"):
-    complete(tmp_path, **{'data.input': texts})
-
-
 @pytest.mark.parametrize(
   'changes, message',
   [
@@ -401,21 +366,6 @@ def test_the_smaller_a_model_the_higher_its_rate():
   assert rates[2] >= 3.9 * rates[3]
   tags = starting.choose(make_sized('tiny', 'tagging'), 10**6)[0]
   assert 8e-4 <= tags <= 2e-3
-
-
-def test_a_small_model_makes_hundreds_of_updates_of_few_rows():
-  for rows in (10, 240, 2490):
-    _, epochs = starting.choose(make_sized('tiny'), rows)
-    assert epochs * rows / 32 >= 300
-  assert starting.choose(make_sized('tiny'), 67_000)[1] == 3
-
-
-@pytest.mark.parametrize('name', ['paper', 'google', 'hf'])
-def test_a_profile_keeps_the_papers_at_any_size(name):
-  c = make_sized('tiny', arguments=f'profile={name}', glue='rte')
-  assert (c.optimizer.learning_rate, c.finetuning.epochs) == (2e-5, 3)
-  c = make_sized('tiny', 'tagging', f'learning_rate=0.5,profile={name}')
-  assert (c.optimizer.learning_rate, c.finetuning.epochs) == (0.5, 3)
 
 
 def test_the_plan_says_what_was_chosen_and_the_advice_goes_further():

@@ -37,28 +37,6 @@ def make_config(root, **changes):
   return c
 
 
-@pytest.mark.slow
-def test_a_run_learns_to_tag_and_its_export_predicts(tmp_path):
-  run = made.train(make_config(tmp_path), tmp_path)
-  found = made.read_json(run, 'results.json')
-  assert found['metrics'] == {'f1': 1, 'precision': 1, 'recall': 1}
-  assert found['kinds']['ORG']['f1'] == found['kinds']['PER']['f1'] == 1
-  assert all(0.5 < x < 0.9 and y == 1 for x, y in found['intervals'].values())
-  assert made.list_logged(run, 'eval')[-1]['f1'] == 1
-  assert made.read_lines(run, 'predictions', 'test.conll') == [
-    'the\tO', 'dog\tB-ORG', 'e\tI-ORG', '', 'cats\tB-PER', ''
-  ]  # fmt: skip
-  _, export = made.read_with_export(run)
-  assert 'pooler' not in export.params
-  assert export.head.labels == ('O', 'B-ORG', 'I-ORG', 'B-PER', 'I-PER')
-  output, dev = str(tmp_path / 'out.conll'), f'{tmp_path}/words/dev.conll'
-  made.predict(f'{run}/export', dev, output, '--label=-1')
-  scored = made.read_json(tmp_path / 'out.scores.json')
-  assert scored['kinds'] == found['kinds']
-  with open(dev, encoding='utf-8') as file:
-    assert file.read().splitlines() == made.read_lines(output)
-
-
 def make_batches(tmp_path):
   return made.make_task(make_config(tmp_path), tmp_path)
 

@@ -100,17 +100,16 @@ class LabelLists(Examples):
 
 def read_glue(name: str, split: str, path: str) -> Examples:
   known = glue.TASKS[name]
-  test = split not in ('train', 'dev', 'dev_mismatched')
-  table = table_files.read(path, () if test else known.headless, ragged=True)
-  label = '' if test else known.label
-  columns = splits.Columns(known.text, known.pair, label=label)
-  rows = choose_columns(table, columns, not test)
-  if not test:
-    return rows
+  columns = splits.Columns(known.text, known.pair, label=known.label)
+  if split in ('train', 'dev', 'dev_mismatched'):
+    table = table_files.read(path, known.headless, ragged=True)
+    return choose_columns(table, columns)
+  table = table_files.read(path, ragged=True)
+  rows = choose_columns(table, columns._replace(label=''), False)
   name = next((x for x in ('index', 'id') if x in table.names), None)
-  ids = [x.id for x in rows.units]
-  if name:
-    ids = [str(row.get(name)).strip() for _, row in table.rows]
+  if not name:
+    return rows
+  ids = [str(row.get(name)).strip() for _, row in table.rows]
   units = [x._replace(id=y) for x, y in zip(rows.units, ids, strict=True)]
   return dataclasses.replace(rows, units=units)
 
@@ -121,7 +120,7 @@ def choose_columns(
   labelled: bool | None = True,
   asked: splits.Columns = splits.FIELDS,
 ) -> Examples:
-  """Returns the examples in the columns of a table, see `Supervised.read`."""
+  """Returns the examples in columns of a table, see `Supervised.read`."""
   text, pair, _, label = columns
   wanted = {asked.text: text, asked.pair: pair}
   if labelled:
