@@ -60,17 +60,10 @@ def fit(
 ) -> tuple[Any, dict[str, Any], int]:
   """Trains, or continues from the newest undamaged checkpoint.
 
-  Args:
-    workdir: local or in a bucket; gets `checkpoints/`, `metrics.jsonl`,
-      `tensorboard/` and, if asked for, `profile/`.
-
-  Returns:
-    (params, predictions, step), on every process: the trained parameters, numpy
-    arrays; what the task kept of their predictions, see `loop.run_phase`; and
-    after how many updates they were reached.
-
-  Raises:
-    errors.Interrupted: after SIGINT or SIGTERM, with the state saved.
+  Returns (params, predictions, step), on every process: the trained parameters,
+  numpy arrays; what the task kept of their predictions, see `loop.run_phase`; and
+  after how many updates they were reached. Raises errors.Interrupted after SIGINT
+  or SIGTERM, with the state saved.
   """
   status = status or Status()
   check_devices(config)
@@ -79,15 +72,12 @@ def fit(
   start = {program.name: program for program in listed}
   # The fingerprint's argument is the whole state.
   (template,) = start[programs.FINGERPRINT].arguments
+  initial = start[programs.INITIALISE]
   with contextlib.ExitStack() as stack:
     stop = Stop(stack.enter_context(signals.recording()))
-    checkpoints = stack.enter_context(
-      checkpoint.Checkpoints(
-        paths.checkpoints(workdir),
-        config.checkpoint.keep,
-        config.checkpoint.keep_every,
-      )
-    )
+    keep = config.checkpoint.keep, config.checkpoint.keep_every
+    made = checkpoint.Checkpoints(paths.checkpoints(workdir), *keep)
+    checkpoints = stack.enter_context(made)
     if programs.GROUP in start:
       checkpoints.lay_out(start[programs.GROUP].jitted)
     status.follow(lambda: checkpoints.complete)
@@ -119,12 +109,12 @@ def fit(
     with report.meter.paused():
       compiled = _compile(config, task.objective, run, start, left, state)
       _stop_if_asked(stop)
-      state = state or _initialise(config.seed, start)
+      state = state or initial.jitted(jax.random.key(config.seed))
     with stop.timer.running():
       for phase in left:
         own = compiled[phase.number]
         state, predictions = run_phase(run, phase, state, own)
-    params = gather_on_host(state.params, start)
+    params = _gather_on_host(state.params, start)
   _stop_if_asked(stop)  # it came during the last save
   return params, predictions, int(state.step)
 
@@ -189,7 +179,6 @@ def _report(task, plan, workdir, status, done) -> Iterator[Report]:
 
 
 def _list_facts(mesh):
-  """Returns what a run is computed by, for the log."""
   device = mesh.devices.flat[0]
   facts = {
     'command': shlex.join(sys.orig_argv),
@@ -205,25 +194,17 @@ def _list_facts(mesh):
 
 def _describe_model(params, vocab_size):
   # As in the export: without padding rows of the vocabulary.
-  own = jax.eval_shape(
-    lambda x: parameters.drop_padding_rows(x, vocab_size), params
-  )
-  size = sum(x.size for x in jax.tree.leaves(own))
+  drop = functools.partial(parameters.drop_padding_rows, vocab_size=vocab_size)
+  size = sum(x.size for x in jax.tree.leaves(jax.eval_shape(drop, params)))
   devices = f'{jax.device_count()} x {jax.devices()[0].device_kind}'
   print(f'model: {size:,} parameters on {devices}', flush=True)
-
-
-def _initialise(seed, start):
-  return start[programs.INITIALISE].jitted(jax.random.key(seed))
 
 
 def _find_state(config, task, start, checkpoints, workdir, status):
   """Restores the newest undamaged checkpoint, or starts as the task says.
 
-  Returns:
-    (state, origin): state is None if there is neither; origin is {} or
-    {'init_from': facts}. It is saved in every checkpoint, since the model that
-    it describes may be deleted.
+  Returns (state, origin): None if there is neither; {} or {'init_from': facts},
+  saved in every checkpoint, since the model that it describes may be deleted.
   """
   (template,) = start[programs.FINGERPRINT].arguments
   restored = checkpoints.restore(template, config.checkpoint.start_over)
@@ -245,8 +226,8 @@ def _find_state(config, task, start, checkpoints, workdir, status):
     return _continue(config.continue_from, template)
   if task.start is None:
     return None, {}
-  state = _initialise(config.seed, start)
-  params, facts = task.start(gather_on_host(state.params, start))
+  state = start[programs.INITIALISE].jitted(jax.random.key(config.seed))
+  params, facts = task.start(_gather_on_host(state.params, start))
   params = start[programs.PLACE].jitted(params)
   return state.replace(params=params), {'init_from': facts} if facts else {}
 
@@ -276,8 +257,7 @@ def _check_data(facts, state, saved):
   return state, {k: saved[k] for k in saved if k in origins}
 
 
-def gather_on_host(params: Any, start: dict[str, programs.Program]):
-  """Returns parameters as numpy arrays, on every process."""
+def _gather_on_host(params, start):
   if programs.GATHER in start:
     params = start[programs.GATHER].jitted(params)
   return jax.device_get(params)

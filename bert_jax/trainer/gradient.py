@@ -26,24 +26,19 @@ from bert_jax.trainer.task import Objective, Phase
 
 @dataclasses.dataclass(frozen=True)
 class Update:
-  """How a phase updates the parameters.
-
-  Attributes:
-    tx: the optimizer, from `optimizer.make`; takes the argument `finite`.
-    parts: micro-batches; row r belongs to number r % parts, so that each
-      device has rows of every one.
-    clip: clips a micro-batch's gradient, see `optimizer.make_clip`, or None.
-    reduce_dtype: type in which the devices' gradients are added.
-    early: whether kernels' gradients that go around rings are summed beside the
-      backward pass of the layers below, see `ops.early_sums`.
-  """
+  """How a phase updates the parameters."""
 
   objective: Objective
   mesh: Mesh
+  # From `optimizer.make`; takes the argument `finite`.
   tx: optax.GradientTransformation
+  # Micro-batches; row r belongs to number r % parts, so that each device has rows
+  # of every one.
   parts: int = 1
-  clip: Callable[[Any], Any] | None = None
-  reduce_dtype: str = 'float32'
+  clip: Callable[[Any], Any] | None = None  # of a micro-batch's gradient
+  reduce_dtype: str = 'float32'  # in which the devices' gradients are added
+  # Whether gradients that go around rings are summed beside the backward pass of
+  # the layers below, see `ops.early_sums`.
   early: bool = False
 
 
@@ -72,13 +67,8 @@ def compute(params: Any, batch: Any, key: jax.Array, update: Update):
   large gradients are reduced during the backward pass instead. With `update.clip`,
   there is one sum per micro-batch, since each one's global gradient is clipped.
 
-  Args:
-    params: float32, sharded.
-    batch: the global batch, leaves [B, ...].
-    key: random key of the update.
-
-  Returns:
-    (sums, gradients): {metric: sum}, and a tree like params, float32, sharded.
+  Returns (sums, gradients): {metric: sum} over the global batch, leaves [B, ...],
+  and a tree like params, float32, sharded.
   """
   mesh, parts = update.mesh, update.parts
   shards = partition.stored_shardings(mesh, params)
@@ -113,11 +103,7 @@ def _list_early(params, specs, update) -> set[str]:
 
 
 def _over_devices(params, batch, counts, key, parts, specs, early, update):
-  """Returns (sums, gradients [data, ...]).
-
-  Gradients are not yet summed over `data`, except the early ones, of which each
-  device has its shard of the sum.
-  """
+  """Returns (sums, gradients [data, ...]), only the early ones summed already."""
   objective, mesh = update.objective, update.mesh
   specs = param_names.flatten(specs)
 
@@ -210,13 +196,9 @@ def _add_up(function, rows, parts):
 
 
 def round_shards(params: Any, mesh: Mesh, dtype: str):
-  """Rounds parameters to the type they are computed in, before the all-gather.
+  """Rounds float32 shards to the type they are computed in, before the all-gather.
 
-  Each device rounds its own shard, and bfloat16 halves the bytes sent.
-
-  Args:
-    params: float32 parameters, sharded as in `partition.stored_shardings`, as
-      is the result.
+  Each device rounds its own, and bfloat16 halves the bytes sent.
   """
   specs = partition.stored_shardings(mesh, params)
   # Without the constraint, XLA would gather first and round whole arrays.
@@ -236,7 +218,6 @@ def map_rows(
       `data`, rows are the device's [B / data, ...]. It may use collectives
       over `data`; `model` is partitioned automatically.
     params: the model's parameters, or their shapes.
-    out_specs: how the devices' results form global ones, see `jax.shard_map`.
 
   Returns:
     (params, batch, *others) of global arrays -> results; others are replicated.

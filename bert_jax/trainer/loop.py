@@ -30,18 +30,17 @@ def run_phase(
 ) -> tuple[TrainState, dict[str, Any]]:
   """Trains to the end of a phase, evaluating, logging and saving.
 
+  If it was interrupted, its remaining steps are trained, or only the evaluation
+  at its end is run. After a signal, the state is saved and errors.Interrupted
+  raised.
+
   Args:
-    phase: the phase to train. If it was interrupted, its remaining steps are
-      trained, or only the evaluation at its end is run.
     state: state to continue from; donated.
     compiled: {length: {name: executable}} of the phase's programs.
 
   Returns:
     (state, predictions): after the last phase, `predictions` holds what the
     task kept of the trained model's, for `task.HELD_OUT` and its other rows.
-
-  Raises:
-    errors.Interrupted: after a signal, with the state saved.
   """
   first, end = int(state.step), phase.first + phase.steps
   plan, report, objective = run.plan, run.report, run.task.objective
@@ -120,10 +119,7 @@ def _by_length(compiled, name):
 
 
 def _choose(by_length, batch):
-  """Returns the value for a batch's length; for an unknown one, the longest's.
-
-  That program then says which shapes it allows.
-  """
+  """Returns the value for a batch's length, or the longest's, which complains."""
   length = batch['input_mask'].shape[-1]
   return by_length.get(length, by_length[max(by_length)])
 
@@ -169,11 +165,8 @@ def check_first_loss(
 ) -> str:
   """Compares the loss before any update with a guess's; returns a line on it.
 
-  Args:
-    expected: the loss of a guess; None, if unknown, accepts any loss.
-    trained: whether the model starts from weights that are not random, with any
-      loss.
-    hidden_size: D; a wide model's guesses are less even.
+  Any loss is accepted if that of a guess is unknown, None, or if the model starts
+  from trained weights. A wide model's guesses are less even.
   """
   said = f'initial loss {loss:.3f}'
   if expected is None:
@@ -297,16 +290,9 @@ def _held_out(run, phase, step, state, rows, bar):
 def evaluate(
   program: Callable, params: Any, batches: Iterable, phase: Phase, rows: Rows
 ) -> tuple[dict, Any]:
-  """Evaluates a model on batches.
+  """Evaluates a model on batches, by a program as `step.eval_step`.
 
-  Args:
-    program: (params, batch) -> (sums, predictions), see `step.eval_step`.
-    batches: batches on the devices.
-    rows: names the part of the data that a batch is from, and collects its
-      predictions.
-
-  Returns:
-    ({metric: [sum, count]}, what was kept of the predictions).
+  Returns ({metric: [sum, count]}, what `rows` kept of the predictions).
   """
   totals: dict[str, list[float]] = {}
   kept, results = None, (program(params, batch) for batch in batches)

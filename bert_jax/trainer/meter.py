@@ -20,15 +20,11 @@ from bert_jax.trainer.task import Task
 from bert_jax.workdir import log, status
 
 _MAX_SKIPPED_IN_A_ROW = 20
-_WINDOW = 100  # steps
-_LEAST = 50  # steps before the first decision
-_FAR = 6.0  # standard deviations
-# Of the median; a smaller rise is not a jump, however quiet the loss is.
-_SMALL = 0.05
-# Nor is a rise of 0.2: near 0, as in fine-tuning, every wrong row stands out.
-_TINY = 0.2
-_LOW = 0.5  # nor is a loss below that, as of one wrong row in a batch of 16
-_LONG_WAIT = 0.1  # share of the time
+_WINDOW, _LEAST = 100, 50  # steps to compare with, at most and at least
+_FAR, _SMALL = 6.0, 0.05  # standard deviations, and share of the median
+# Near 0, as in fine-tuning, every wrong row stands out: no rise of 0.2 is a jump,
+# and no loss below 0.5.
+_TINY, _LOW = 0.2, 0.5
 _ROWS = 60  # of a run, at least: its curves show the warm-up and the fall
 _SECONDS = 10.0  # after a row, before a line on the terminal asks for another
 # Standard deviations of a normal distribution per median absolute deviation.
@@ -46,12 +42,9 @@ def add(totals: dict[str, list[float]], sums: dict):
 def compute_means(
   totals: dict, losses: tuple[str, ...], derive: Callable[[dict], dict]
 ) -> dict[str, float]:
-  """Returns {metric: mean}, with `loss` and what the task derives.
+  """Returns {metric: mean} of {metric: (sum, count)}, with what the task derives.
 
-  Args:
-    totals: {metric: (sum, count)}, numbers or arrays of NumPy.
-    losses: names of the metrics whose sum is `loss`.
-    derive: see `task.Task`.
+  `loss` is the sum of those that are named in `losses`.
   """
   means = {
     name: float(total) / max(float(n), 1) for name, (total, n) in totals.items()
@@ -63,11 +56,10 @@ def compute_means(
 class SpikeWatch:
   """Compares each step's loss with the losses of the 100 finite steps before.
 
-  A loss is a spike if it exceeds their median by more than 6 standard
-  deviations, estimated by their median absolute deviation, by more than 5 % of
-  the median and by more than 0.2, and if it is above 0.5: of a million normal
-  random numbers none is. Of consecutive spikes only the first counts; a loss
-  that stays high is normal after 50 steps.
+  A spike exceeds their median by more than 6 standard deviations, estimated by
+  their median absolute deviation, and by more than 5 %: of a million normal random
+  numbers none does. Of consecutive spikes only the first counts; a loss that stays
+  high is normal after 50 steps.
   """
 
   def __init__(self):
@@ -93,14 +85,9 @@ class SpikeWatch:
 class Meter:
   """Collects metrics and writes rows, some of which the terminal is shown, too.
 
-  A row sums up the steps since the row before. The terminal is shown the last one,
-  those at multiples of `every`, and now and then one of those between, which are
-  as many as a run needs to have 60.
-
-  Args:
-    status: is told the loss of each row.
-    every: steps between rows, at most.
-    steps: of the run.
+  A row sums up the steps since the row before. The terminal is shown the last one
+  of the run's `steps`, those at multiples of `every`, and now and then one of those
+  between, which are as many as a run needs to have 60.
   """
 
   def __init__(
@@ -118,12 +105,10 @@ class Meter:
     parts = -(-every // max(steps // _ROWS, 1))
     self._most = -(-every // parts)  # steps of a row, about equally many
     self._watch = SpikeWatch()
-    self._is_first = True  # of a phase, whose first batch is waited for
     self._pending = None
     self.skipped_in_a_row = 0
     self._chip = chips.find(jax.devices()[0].device_kind)
     # On a CPU, more processes would share the cores with the updates.
-    self._advises = jax.devices()[0].platform != 'cpu'
     self._opened = self._shown = None  # when the first step was dispatched
     self._begin()
 
@@ -137,16 +122,12 @@ class Meter:
     """Forgets the losses of another phase when it looks for spikes."""
     self.flush()
     self._watch = SpikeWatch()
-    self._is_first = True
 
   def add(self, step: int, metrics: dict, costs: dict):
-    """Adds the metrics of `step` (on the device); reads the previous step's.
+    """Adds the metrics of `step.train_step`; reads the previous step's.
 
-    Args:
-      metrics: from `step.train_step`.
-      costs: `sequences`, `tokens` (without padding, maybe on the device) and
-        `flops` of the step, and `waited`, seconds that the loop waited for its
-        batch.
+    Costs are `sequences`, `tokens` (without padding, maybe on the device) and
+    `flops` of the step, and `waited`, seconds that the loop waited for its batch.
     """
     self.flush()
     if self._opened is None:
@@ -243,7 +224,6 @@ class Meter:
     self._log.write('train', step, row)
     if shown:
       self._show(step, means, row)
-    self._is_first = False
 
   def _show(self, step, means, row):
     self._shown = time.monotonic()
@@ -254,12 +234,4 @@ class Meter:
       f'lr {row["learning_rate"]:.1e} | '
       f'{row["sequences_per_second"]:,.0f} seq/s | '
       f'data wait {row["data_wait"]:.1%} | {clock} left'
-    )
-    if row['data_wait'] <= _LONG_WAIT or self._is_first or not self._advises:
-      return
-    self._advises = False
-    self._bar.write(
-      f'the devices waited for batches {row["data_wait"]:.0%} of the time; '
-      'other programs on this host, or few cores, slow the thread that makes '
-      'them'
     )

@@ -1,14 +1,12 @@
 """Lists every program that a run executes on its devices, and compiles them.
 
 A run does this before its first step; `preflight` and tests do it without the
-devices. Not listed are programs that jax and Orbax compile themselves
-(comparisons and barriers among hosts, single operations), the fingerprint of
-the model that `init_from` names, and the three examples at the end of a run;
-the last two run on one device.
+devices. Not listed are programs that jax and Orbax compile themselves (barriers,
+single operations), the fingerprint of the model that `init_from` names, and the
+examples at the end of a run; the last two run on one device.
 """
 
 import concurrent.futures
-import dataclasses
 import functools
 import time
 from collections.abc import Callable
@@ -21,7 +19,7 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed, partition
-from bert_jax.runtime import progress, workers
+from bert_jax.runtime import workers
 from bert_jax.trainer import optimizer, shortage, step, tuning
 from bert_jax.trainer.task import Compute, Objective, Phase, split_by_length
 from bert_jax.workdir import fingerprint
@@ -35,8 +33,7 @@ GROUP = 'layout for checkpoints'
 _NUMBER = jax.ShapeDtypeStruct((), jnp.int32)
 
 
-@dataclasses.dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
   """A jitted function and the arguments that it is called with.
 
   Attributes:
@@ -73,7 +70,7 @@ def list_start(
   run_key = jax.eval_shape(lambda: step.run_key(0, config.rng))
   schedule = optimizer.make_schedule(config.optimizer, config.phases)
   replicate = distributed.jit_put(device_mesh.replicate(mesh))
-  found = [
+  listed = [
     Program(INITIALISE, init, (key,)),
     Program(PLACE, distributed.jit_put(layout.params), (shapes.params,)),
     Program(PLACE_KEY, replicate, (run_key,)),
@@ -82,12 +79,12 @@ def list_start(
   ]
   if writers := device_mesh.group_writers(mesh):
     groups = distributed.jit_put(partition.state_shardings(writers, shapes))
-    found.append(Program(GROUP, groups, (state,)))
+    listed.append(Program(GROUP, groups, (state,)))
   if _hosts(mesh) > 1:
     votes = distributed.votes(mesh)
-    found.append(Program(VOTE, distributed.largest_of, (votes,)))
-    found.append(Program(GATHER, replicate, (state.params,)))
-  return found
+    listed.append(Program(VOTE, distributed.largest_of, (votes,)))
+    listed.append(Program(GATHER, replicate, (state.params,)))
+  return listed
 
 
 def list_phase(
@@ -170,15 +167,9 @@ def compile_all(
   at_once = 1 if platform == 'tpu' else workers.resolve(workers.ONE_PER_CORE)
   start, count = time.monotonic(), f'{len(listed)} programs'
   say(f'compiling {count} ...')
-  with (
-    concurrent.futures.ThreadPoolExecutor(at_once) as pool,
-    progress.Progress(len(listed), 'programs', 'compiling', leave=False) as bar,
-  ):
+  with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
     known: dict[tuple, concurrent.futures.Future] = {}
-    running = [pool.submit(_compile, program, known) for program in listed]
-    for _ in concurrent.futures.as_completed(running):
-      bar.update(1)
-    results = [x.result() for x in running]
+    results = list(pool.map(lambda x: _compile(x, known), listed))
   slowest, seconds = max(results, key=lambda x: x[1])
   say(
     f'compiled {count} in {time.monotonic() - start:.0f} s, the '

@@ -23,8 +23,6 @@ class Stop:
   """Makes all processes stop, or save, at the same step.
 
   Attributes:
-    signum: the largest signal number that any process received; None until the
-      processes have agreed to stop. A single process need not ask.
     save: whether the processes have agreed to save a checkpoint now.
     timer: ends this process if an update or a batch of evaluation hangs.
   """
@@ -32,12 +30,11 @@ class Stop:
   def __init__(self, own: signals.Stop):
     self._own = own
     self.timer = hang.Timer()
-    self._agreed = 0
-    self._vote = None
-    self.save = False
+    self._agreed, self._vote, self.save = 0, None, False
 
   @property
   def signum(self) -> int | None:
+    """The largest signal that any process received, once all have agreed."""
     if jax.process_count() == 1:
       return self._own.signum
     return self._agreed or None
@@ -73,13 +70,7 @@ _WARM_UP = 5
 
 
 class Profile:
-  """Traces updates once, after the first few of this process.
-
-  Only process 0 does, since all run the same program, and it owns `workdir`.
-
-  Args:
-    updates: how many, of those after `done`.
-  """
+  """Traces so many updates after `done`, in process 0: all run the same program."""
 
   def __init__(
     self,
@@ -89,11 +80,10 @@ class Profile:
     meter: Meter,
     bar: progress.Progress,
   ):
-    self._directory = paths.trace(workdir)
+    self._directory, self._newest = paths.trace(workdir), done
     first = done + _WARM_UP + 1
     self._span = range(first, first + updates * distributed.is_first())
     self._meter, self._bar = meter, bar
-    self._newest = done
     self._trace = contextlib.ExitStack()
 
   @contextlib.contextmanager
@@ -172,8 +162,7 @@ class Plan:
   def changes_length(self, number: int) -> bool:
     """Returns whether a phase follows one of another length.
 
-    The change is evaluated before and after it: losses at different lengths do
-    not compare.
+    That is evaluated before and after: losses at different lengths do not compare.
     """
     lengths = [phase.seq_length for phase in self.phases]
     return 0 < number < len(lengths) and lengths[number - 1] != lengths[number]

@@ -23,17 +23,11 @@ _RNG = {'threefry': 'threefry2x32', 'rbg': 'rbg'}
 
 @flax.struct.dataclass
 class TrainState:
-  """The state that training updates.
+  """The state that training updates."""
 
-  Attributes:
-    step: int32, number of updates, skipped ones included.
-    params: the model's parameters, float32.
-    opt_state: state of the optimizer from `optimizer.make`.
-  """
-
-  step: jax.Array
-  params: Any
-  opt_state: Any
+  step: jax.Array  # int32, number of updates, skipped ones included
+  params: Any  # float32
+  opt_state: Any  # of the optimizer from `optimizer.make`
 
 
 def init_state(
@@ -141,12 +135,8 @@ def train_step(
 def eval_step(params: Any, batch: Any, *, objective: Objective, mesh: Mesh):
   """Sums the metrics of a batch, without dropout, and predicts its rows.
 
-  Args:
-    params: float32, sharded as in the training step.
-
-  Returns:
-    (sums, predictions): {name: (sum, count)} over the global batch, and the
-    task's predictions, leaves [B, ...], on every device.
+  Returns (sums, predictions): {name: (sum, count)} over the global batch, and the
+  task's predictions, leaves [B, ...], on every device.
   """
 
   def local(params, rows):

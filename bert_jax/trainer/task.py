@@ -14,24 +14,15 @@ HELD_OUT = 'held-out'  # the name of a task's held-out rows
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-  """A part of training with one shape of batch.
+  """A part of training with one shape of batch."""
 
-  Attributes:
-    number: index of the phase, from 0.
-    first: step at which the phase begins; it has `steps` steps.
-    seq_length: S, tokens per sequence.
-    batch_size: sequences per update, over all devices.
-    accumulate: micro-batches per update.
-    max_predictions: P, maximum of predictions per sequence.
-  """
-
-  number: int
-  first: int
+  number: int  # from 0
+  first: int  # step at which the phase begins
   steps: int
-  seq_length: int
-  batch_size: int
-  accumulate: int
-  max_predictions: int
+  seq_length: int  # S
+  batch_size: int  # sequences per update, over all devices
+  accumulate: int  # micro-batches per update
+  max_predictions: int  # P, at most, of a sequence
 
   @property
   def eval_batch_size(self) -> int:

@@ -1,7 +1,5 @@
 """Tests of turning metrics into means and rows, and of spikes."""
 
-import types
-
 import numpy as np
 import pytest
 
@@ -117,27 +115,6 @@ def test_a_run_has_sixty_rows_and_few_lines(clock, every, monkeypatch):
   assert min(np.diff(steps)) >= 50  # none has the noise of a few batches
   assert set(range(every, 8400, every)) <= set(steps)
   assert len(bar.lines) <= 20 or every == 50
-
-
-@pytest.mark.parametrize('platform, said', [('gpu', 1), ('cpu', 0)])
-def test_devices_that_wait_for_batches_are_said_once(
-  monkeypatch, clock, platform, said
-):
-  device = types.SimpleNamespace(platform=platform, device_kind='NVIDIA L4')
-  monkeypatch.setattr(meter.jax, 'devices', lambda: [device])
-  bar = training.Bar()
-  found = make_meter(Log(), bar, 1)
-  lines = []
-  for step, waited in ((1, 4.0), (2, 0.1), (3, 1.0), (4, 1.0)):
-    clock[0] += 5.0
-    costs = {**COSTS, 'waited': waited}
-    found.add(step, make_metrics(3.0, OnDevice(clock)), costs)
-    found.flush()
-    lines.append([x for x in bar.lines if 'waited for batches' in x])
-  # The first row has the wait for the first batch.
-  assert list(map(len, lines)) == [0, 0, said, said]
-  lines = lines[-1]
-  assert not said or '14% of the time' in lines[0]
 
 
 def test_the_last_update_has_a_row_though_none_is_due(clock):
