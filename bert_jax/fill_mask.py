@@ -56,10 +56,8 @@ def main(argv: list[str]):
     ids = words.encode(sentence)['input_ids']
     if unknown := ids.count(words.unk_id) - sentence.count('[UNK]'):
       count = errors.count(unknown, 'word')
-      print(
-        f"WARNING: {count} of it cannot be spelt by the model's vocabulary",
-        file=sys.stderr,
-      )
+      line = f"WARNING: {count} of it cannot be spelt by the model's vocabulary"
+      print(line, file=sys.stderr)
 
 
 if __name__ == '__main__':

@@ -14,7 +14,6 @@ checkpoint first. On many hosts start the same command on each (docs/hosts.md).
 
 import contextlib
 import json
-from collections.abc import Callable
 
 from absl import flags
 from ml_collections import config_dict, config_flags
@@ -103,33 +102,27 @@ def check_early(config: config_dict.ConfigDict):
 def train(
   config: config_dict.ConfigDict,
   workdir: str,
-  start: Callable[[], None] = lambda: None,
+  hosts: tuple[str | None, int | None, int | None] = (None, 1, None),
 ):
   """Does what the command does: `run`, after checks that need no jax.
 
   Args:
     workdir: local or in a bucket; a run that is there is resumed.
-    start: connects this process with others.
+    hosts: as `distributed.start` takes them.
   """
   check_early(config)
   from bert_jax.parallel import distributed
   from bert_jax.runtime import machine
 
-  start()
+  distributed.start(*hosts)
   with distributed.leaving_together():
     machine.keep_programs()
     run(config, storage.resolve(workdir))
 
 
 def main():
-  given = flags.FLAGS
-
-  def start():
-    from bert_jax.parallel import distributed
-
-    distributed.start(given.coordinator, given.num_processes, given.process_id)
-
-  train(given.config, given.workdir, start)
+  f = flags.FLAGS
+  train(f.config, f.workdir, (f.coordinator, f.num_processes, f.process_id))
 
 
 if __name__ == '__main__':

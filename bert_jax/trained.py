@@ -65,8 +65,8 @@ class Model:
     `hidden_states.LAYERS`.
     """
     _check_list(texts)
-    found = hidden_states.extract(*self.source[:3], texts, layers)
-    return [one.hidden for one in found]
+    features = hidden_states.extract(*self.source[:3], texts, layers)
+    return [one.hidden for one in features]
 
   def predict(
     self,
@@ -74,15 +74,11 @@ class Model:
     pairs: Sequence[str] | None = None,
     batch_size: int = 32,
   ) -> list[dict[str, Any]]:
-    """Returns the predictions of a fine-tuned model for texts, in their order.
+    """Returns a dict for each text, or pair with the text of `pairs`.
 
-    Args:
-      pairs: the second text of each; None for single texts.
-
-    Returns:
-      A dict for each text: its `prediction`, a class, a list of labels or a
-      number; of a class its `probability`, and the `probabilities` of all
-      classes or labels.
+    It has the `prediction` of a fine-tuned model, a class, a list of labels or a
+    number; of a class its `probability`, and the `probabilities` of all classes
+    or labels.
     """
     # Here, since the others need none of it, such as Orbax.
     from bert_jax import tasks
@@ -101,20 +97,18 @@ class Model:
       return []
     this = tasks.SUPERVISED[head.task]
     others = [None] * len(texts) if pairs is None else pairs
-    units = [
-      examples.Example(i, *both, '', '')
-      for i, both in enumerate(zip(texts, others, strict=True))
-    ]
+    both = zip(texts, others, strict=True)
+    units = [examples.Example(i, *x, '', '') for i, x in enumerate(both)]
     content = examples.Examples(path, units)
-    how = predictions.get_how(self.source)
-    rows, _ = this.encode(how, content, head.labels)
+    rows, _ = this.encode(
+      predictions.get_how(self.source), content, head.labels
+    )
     ids, words = rows.encoded.ids, content.list_texts()
     _, warning = unknown.examine(self.source.tokenizer, ids, words, 'the texts')
     if warning:
       print(warning, flush=True)
-    kept = predictions.predict_rows(
-      this, self.source, rows, batch_size, whole=True
-    )
+    how = this, self.source, rows, batch_size
+    kept = predictions.predict_rows(*how, whole=True)
     chosen, _ = this.decide(rows, kept, head.settings, tune=False)
     return list(row_task.list_rows(head.labels, chosen))
 

@@ -40,12 +40,6 @@ def test_changes_are_named_in_the_order_of_the_new_values():
   assert errors.find_changes(old, old) == []
 
 
-def raised_from(cause: Exception) -> errors.UserError:
-  error = errors.UserError('x cannot be read.')
-  error.__cause__ = cause
-  return error
-
-
 @pytest.mark.parametrize(
   ('error', 'code'),
   [

@@ -32,7 +32,11 @@ def test_lines_are_sentences_or_pairs():
     features.split_lines([], 'x')
 
 
-def test_the_command_writes_features_and_draws(tmp_path, capsys):
+def test_the_command_writes_features_and_draws(tmp_path, capsys, monkeypatch):
+  with monkeypatch.context() as m:
+    m.setitem(sys.modules, 'matplotlib', None)
+    with pytest.raises(errors.UserError, match='pip install matplotlib'):
+      commands.run(features, '--model=x', '--attention_plot=x', 'a')
   pytest.importorskip('matplotlib')
   folder = models.export_to(tmp_path / 'model')
   output, picture = str(tmp_path / 'x.npz'), str(tmp_path / 'x.png')
@@ -78,9 +82,3 @@ def test_a_picture_names_the_tokens_of_every_head(tmp_path, monkeypatch):
   assert [axis.get_title() for axis in shown] == [*maps]
   for labels in (shown[2].get_xticklabels(), shown[2].get_yticklabels()):
     assert [label.get_text() for label in labels] == list(TOKENS)
-
-
-def test_matplotlib_is_asked_for_by_name(monkeypatch):
-  monkeypatch.setitem(sys.modules, 'matplotlib', None)
-  with pytest.raises(errors.UserError, match='pip install matplotlib'):
-    commands.run(features, '--model=x', '--attention_plot=x', 'a')

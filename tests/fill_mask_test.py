@@ -1,7 +1,5 @@
 """What bert_jax.fill_mask finds, prints and refuses."""
 
-import os
-import subprocess
 import sys
 
 import pytest
@@ -54,28 +52,3 @@ def test_what_cannot_guess_words_is_refused(tmp_path, monkeypatch):
   tf_files.write_model(path, encoder)
   with pytest.raises(errors.UserError, match='no MLM head.*missing: cls/pred'):
     ask(monkeypatch, path, 'the [MASK]')
-
-
-@pytest.mark.slow
-def test_the_command_prints_words_and_nothing_else(tmp_path):
-  params, config = fill_test.make_certain_model()
-  path = str(tmp_path / 'model')
-  hugging_face.export(path, params, config, fill_test.TOKENIZER)
-  command = [sys.executable, '-m', 'bert_jax.fill_mask', f'--model={path}']
-
-  def run(*sentences):
-    return subprocess.run(
-      [*command, '--top=2', *sentences],
-      capture_output=True,
-      encoding='utf-8',
-      env=os.environ | {'PYTHONIOENCODING': 'utf-8'},
-    )
-
-  assert run('the [MASK] ran').stdout == (
-    'the [MASK] ran\n  cat   50.0%  ████████████\n  dog   25.0%  ██████\n'
-  )
-  result = run('the [MASK] ran', 'no mask')
-  assert not result.stdout
-  assert result.stderr.startswith("error: no [MASK] in 'no mask'; ")
-  assert result.stderr.count('\n') == 1
-  assert result.returncode == 1

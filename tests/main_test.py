@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import shutil
 import signal
 import time
 
@@ -13,7 +12,6 @@ from bert_jax import convert, errors, main
 from bert_jax.config import apply_arguments, recipes
 from bert_jax.inference import source
 from bert_jax.interop import hugging_face
-from bert_jax.report import page
 from bert_jax.runtime import storage
 from bert_jax.workdir import log
 from tests import commands, processes
@@ -81,16 +79,21 @@ def test_a_run_says_what_it_does_and_what_to_do_next(whole):
 
 
 @pytest.mark.slow
-def test_a_run_exports_what_it_trained(whole):
+def test_a_run_exports_what_it_trained_as_convert_does(whole, tmp_path):
   workdir, _, _ = whole
   params, config, tokenizer, *_ = hugging_face.read(str(workdir / 'export'))
   assert (config.num_layers, config.hidden_size) == (2, 64)
-  assert tokenizer.size == 120
   assert params['embeddings']['word']['embedding'].shape == (120, 64)
   card = (workdir / 'export' / 'README.md').read_text('utf-8')
   rows = log.read(str(workdir / 'metrics.jsonl'))
   last = [r for r in rows if r['kind'] == 'eval'][-1]
   assert f'| step 30 | {last["mlm_loss"]:.3f} |' in card
+  assert tokenizer.size == 120
+  given = [f'--from={workdir}', f'--to={tmp_path / "again"}', '--format=hf']
+  commands.run(convert, *given)
+  for name in sorted(os.listdir(workdir / 'export')):
+    again = (tmp_path / 'again' / name).read_bytes()
+    assert again == (workdir / 'export' / name).read_bytes(), name
 
 
 @pytest.mark.slow
@@ -112,33 +115,6 @@ def test_its_training_goes_on_with_another_config(whole, tmp_path, capfd):
   with pytest.raises(errors.UserError, match='belongs to another config'):
     c.objective.nsp = False
     main.run(c, run)
-
-
-@pytest.mark.slow
-def test_a_report_shows_the_run(whole, tmp_path):
-  workdir, _, _ = whole
-  run = page.read(str(workdir))
-  guesses = [rows for name, rows in run.sections.items() if '[MASK]' in name]
-  assert len(guesses) == 5
-  assert {rows[-1][0] for rows in guesses} == {30}  # the last checkpoint
-  assert f'--workdir={workdir}' in page.render([run], {})  # the command
-  # What it makes of a run without its held-out text.
-  shutil.copytree(workdir, tmp_path / 'run')
-  shutil.rmtree(tmp_path / 'run' / 'data')
-  (tmp_path / 'run' / 'data').mkdir()
-  shutil.copy(workdir / 'data' / 'manifest.json', tmp_path / 'run' / 'data')
-  sections = page.read(str(tmp_path / 'run')).sections
-  assert 'vocab.txt' in sections['Guesses'] or 'heldout' in sections['Guesses']
-
-
-@pytest.mark.slow
-def test_a_converted_run_is_its_export_card_included(whole, tmp_path):
-  workdir, _, _ = whole
-  given = [f'--from={workdir}', f'--to={tmp_path / "again"}', '--format=hf']
-  commands.run(convert, *given)
-  for name in sorted(os.listdir(workdir / 'export')):
-    again = (tmp_path / 'again' / name).read_bytes()
-    assert again == (workdir / 'export' / name).read_bytes(), name
 
 
 @pytest.mark.slow

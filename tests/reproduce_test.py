@@ -1,11 +1,8 @@
 """The command: a table's runs, their order, its page, and how it goes on."""
 
-import json
 import os
 import shutil
-import signal
 import sys
-import time
 
 import pytest
 
@@ -168,46 +165,3 @@ def test_another_budget_or_table_is_refused(run):
   assert run() == 0
   with pytest.raises(errors.UserError, match=r'steps was \[12\], is \[13\]'):
     run('--config.phases.steps=13')
-
-
-def start(arguments, workdir):
-  return processes.start(
-    'bert_jax.reproduce', *arguments, f'--workdir={workdir}'
-  )
-
-
-@pytest.mark.slow
-def test_a_killed_table_goes_on_and_two_processes_share_it(tmp_path, arguments):
-  path, table = tmp_path / 'configs' / 'tables.py', tmp_path / 'table'
-  path.write_text(path.read_text().replace('seeds=2', 'seeds=1'))
-  names = [x for x in _NAMES if 'seed=0' in x]
-
-  def read_results():
-    return {
-      name: json.loads((table / name / 'results.json').read_text())
-      for name in names
-    }
-
-  process = start(arguments, table)
-  while not (table / 'seed=0' / 'checkpoints' / '4').exists():
-    assert process.poll() is None, process.communicate()[0]
-    time.sleep(0.01)
-  process.send_signal(signal.SIGKILL)
-  process.communicate()
-  pair = [start(arguments, table) for _ in range(2)]
-  outputs = [x.communicate()[0] for x in pair]
-  assert [x.returncode for x in pair] == [0, 0], outputs
-  assert 'resumed at step' in (table / 'seed=0' / 'output.txt').read_text()
-  begun = [x for out in outputs for x in out.splitlines() if ' of 4)' in x]
-  assert sorted(x.split()[0] for x in begun) == sorted(names)
-  assert [out.count('4 of 4 runs done') for out in outputs] >= [1, 1]
-  # A model and what was made of it, again.
-  results, page = read_results(), (table / 'table9.md').read_text()
-  for name in names[1::2]:
-    shutil.rmtree(table / name)
-  process = start(arguments, table)
-  output = process.communicate()[0]
-  assert process.returncode == 0 and output.count(' of 4)') == 2, output
-  assert read_results() == results
-  assert all(len(x['fingerprint']) == 16 for x in results.values())
-  assert (table / 'table9.md').read_text() == page

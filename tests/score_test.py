@@ -68,11 +68,9 @@ def test_blimp_zorro_and_tsv_are_read(tmp_path):
   ],
 )
 def test_what_cannot_be_scored_is_said(tmp_path, name, lines, flag, message):
+  path = write(tmp_path / name, *lines)
   with pytest.raises(errors.UserError, match=message):
-    score.read_items([write(tmp_path / name, *lines)], flag)
-
-
-def test_sentences_and_pairs_do_not_mix(tmp_path):
+    score.read_items([path], flag)
   paths = write(tmp_path / 'a.txt', 'a'), write(tmp_path / 'b.tsv', 'a\tb')
   with pytest.raises(errors.UserError, match='both sentences and pairs'):
     score.read_items(paths)

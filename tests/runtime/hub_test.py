@@ -7,44 +7,57 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from bert_jax import errors
 from bert_jax.data import manifest_file
+from bert_jax.inference import source
 from bert_jax.tokenization import tokenizer
-from tests import hub_server, models
+from tests import hub_server
 
 _READ = """
 import collections, sys
+from bert_jax import errors
 from bert_jax.corpus import sources
-groups = sources.plan(sys.argv[1].split(','), 'paragraphs', 'text')
-ranges = [part for group in groups for part in group]
-for part in ranges:
-  for x in sources.read_documents(part, 'paragraphs', 'text', *[collections.Counter()] * 2):
-    print(x.paragraphs)
-print(sorted({x.path for x in ranges}), file=sys.stderr)
+for given in sys.argv[1:]:
+  try:
+    groups = sources.plan(given.split(','), 'paragraphs', 'text')
+    parts = [part for group in groups for part in group]
+    counts = [collections.Counter()] * 2
+    texts = [x.paragraphs for part in parts for x in
+             sources.read_documents(part, 'paragraphs', 'text', *counts)]
+    print(hash(str(texts)), len(texts), sorted({x.path for x in parts}))
+  except errors.UserError as error:
+    print(error)
+"""
+_FETCH = """
+import os, sys
+from bert_jax.runtime import hub
+for given in sys.argv[1:]:
+  folder, name = hub.fetch_model(given)
+  print(name, sorted(os.listdir(folder)))
 """
 
 
 @pytest.fixture
 def read(tmp_path):
-  """Returns (hub, local folder, function that reads inputs in a new process)."""
+  """Returns (hub, local folder, function that runs a program with arguments)."""
   texts = [f'Text {k}.' for k in range(3000)]
   table = pyarrow.table({'text': texts, 'id': range(3000)})
   parquet.write_table(table, tmp_path / 'a.parquet', row_group_size=500)
   (tmp_path / 'b.txt').write_text('One.\n\nTwo.\n')
   with hub_server.running() as (hub, address):
 
-    def run(given, *command, **more):
+    def run(*given, command=('-c', _READ), **more):
+      """Returns the lines that it prints, or the last line of its error."""
       environment = {'HF_ENDPOINT': address, 'HF_HOME': str(tmp_path / 'home')}
-      return subprocess.run(
-        [sys.executable, *(command or ('-c', _READ, given))],
-        env={
-          **environment,
-          'PATH': '',
-          'PYTHONPATH': ':'.join(sys.path),
-          **more,
-        },
+      environment |= {'PATH': '', 'PYTHONHASHSEED': '0'}
+      done = subprocess.run(
+        [sys.executable, *command, *given],
+        env={**environment, 'PYTHONPATH': ':'.join(sys.path), **more},
         capture_output=True,
         text=True,
       )
+      wrong = done.stderr.splitlines()[-1:]
+      return wrong if done.returncode else done.stdout.splitlines()
 
     files = {
       f'data/{x}': (tmp_path / x).read_bytes() for x in ('a.parquet', 'b.txt')
@@ -55,45 +68,42 @@ def read(tmp_path):
 
 def test_files_of_a_commit_are_those_on_disk(read):
   hub, folder, run = read
-  here = run(f'{folder}/a.parquet,{folder}/b.txt')
   old = hub.revisions['datasets/we/texts']['main']
-  there = run('hf://datasets/we/texts/data/*')
-  assert there.stdout == here.stdout and here.stdout.count('\n') == 3002
+  all_files = 'hf://datasets/we/texts/data/*'
+  here, there = run(f'{folder}/a.parquet,{folder}/b.txt', all_files)
   names = [
     f'hf://datasets/we/texts@{old}/data/{x}' for x in ('a.parquet', 'b.txt')
   ]
-  assert there.stderr == f'{names}\n'
+  texts, _, _ = here.partition(' [')
+  assert there == f'{texts} {names}' and texts.endswith(' 3002')
   hub.commit('datasets/we/texts', {'data/a.parquet': b''})
-  again = run(','.join(names))
-  assert (again.stdout, again.stderr) == (here.stdout, there.stderr)
-  for revision in ('refs/convert/parquet', 'v1'):
+  revisions = 'refs/convert/parquet', 'v1'
+  for revision in revisions:
     hub.revisions['datasets/we/texts'][revision] = old
-    again = run(f'hf://datasets/we/texts@{revision}/data/*')
-    assert (again.stdout, again.stderr) == (here.stdout, there.stderr)
+  given = [f'hf://datasets/we/texts@{x}/data/*' for x in revisions]
+  assert run(','.join(names), *given) == [there] * 3
 
 
-def test_a_token_is_used_and_asked_for(read):
+def test_what_is_not_there_or_needs_a_token_is_said_in_one_line(read):
   hub, _, run = read
+  given = 'none/data/*', 'texts@v9/data/*', 'texts/*.json', 'texts'
+  lines = run(*(f'hf://datasets/we/{x}' for x in given))
+  for line, words in zip(
+    lines,
+    (
+      "none/data/*' cannot be found: ",
+      'cannot be found: ',
+      'names no file',
+      'is not of the form hf://datasets/OWNER/NAME/',
+    ),
+    strict=True,
+  ):
+    assert words in line
   hub.token = 'hf_secret'
-  refused = run('hf://datasets/we/texts/data/*')
-  line = refused.stderr.splitlines()[-1]
+  [line] = run('hf://datasets/we/texts/data/*')
   assert 'log in by: hf auth login' in line and 'hf_secret' not in line
-  given = run('hf://datasets/we/texts/data/*', HF_TOKEN='hf_secret')
-  assert given.stdout.count('\n') == 3002
-
-
-@pytest.mark.parametrize(
-  'given, words',
-  [
-    ('hf://datasets/we/none/data/*', "none/data/*' cannot be found: "),
-    ('hf://datasets/we/texts@v9/data/*', 'cannot be found: '),
-    ('hf://datasets/we/texts/*.json', 'names no file'),
-    ('hf://datasets/we/texts', 'is not of the form hf://datasets/OWNER/NAME/'),
-  ],
-)
-def test_what_is_not_there_is_said_in_one_line(read, given, words):
-  _, _, run = read
-  assert words in run(given).stderr.splitlines()[-1]
+  [line] = run('hf://datasets/we/texts/data/*', HF_TOKEN='hf_secret')
+  assert ' 3002 ' in line
 
 
 def test_a_busy_or_breaking_hub_is_asked_again(read):
@@ -116,8 +126,8 @@ def test_a_busy_or_breaking_hub_is_asked_again(read):
     return False
 
   hub.fault = fault
-  there = run('hf://datasets/we/texts/data/*')
-  assert there.stdout.count('\n') == 3002, there.stderr
+  [line] = run('hf://datasets/we/texts/data/*')
+  assert ' 3002 ' in line
 
 
 def test_prepared_data_name_their_commit_and_need_no_network(read):
@@ -134,8 +144,7 @@ def test_prepared_data_name_their_commit_and_need_no_network(read):
     *(f'--vocab={folder}/vocab.txt', f'--output={folder}/data', '--workers=0'),
     *('--layout=sentences', '--max_seq_length=32', '--heldout=0.1'),
   ]
-  made = run('', *command)
-  assert not made.returncode, made.stderr
+  run(command=command)
   [read_input] = manifest_file.read(f'{folder}/data')['inputs']
   commit = hub.revisions['datasets/we/texts']['main']
   path = f'hf://datasets/we/texts@{commit}/data/a.parquet'
@@ -144,30 +153,21 @@ def test_prepared_data_name_their_commit_and_need_no_network(read):
   assert read_input['files'] == [{'path': path, 'bytes': size, 'sha256': None}]
   hub.commit('datasets/we/texts', {'data/a.parquet': b''})
   hub.asked.clear()
-  again = run('', *command)
-  assert (again.returncode, hub.asked) == (0, [])
+  assert 'error' not in run(command=command)[-1] and hub.asked == []
 
 
-def test_a_model_by_name_is_read_as_its_folder_and_offline_from_the_cache(read):
-  hub, folder, run = read
-  path = folder / 'model'
-  models.export_to(path)
-  files = {x.name: x.read_bytes() for x in path.iterdir()}
-  commit = hub.commit('models/we/tiny', {**files, 'flax_model.msgpack': b'no'})
-
-  def fill(model, **more):
-    command = '-m', 'bert_jax.fill_mask', f'--model={model}', 'the [MASK] e'
-    return run('', *command, **more)
-
-  here, there = fill(path), fill('hf:we/tiny')
-  assert there.stdout == here.stdout and 'the [MASK] e' in here.stdout
+def test_a_model_is_fetched_by_name_and_offline_from_the_cache(read):
+  hub, _, run = read
+  names = ['config.json', 'model.safetensors', 'vocab.txt']
+  files = {name: b'x' for name in (*names, 'flax_model.msgpack', 'README.md')}
+  commit = hub.commit('models/we/tiny', files)
+  fetch = '-c', _FETCH
+  there = [f'hf:we/tiny@{commit} {names}']
+  assert run('hf:we/tiny', command=fetch) == there
   assert not [x for x in hub.asked if 'flax' in x or 'README' in x]
-  again = fill(f'hf:we/tiny@{commit}', HF_HUB_OFFLINE='1')
-  assert again.stdout == here.stdout
-  wrong = fill('hf:we/none')
-  assert 'hf:we/none cannot be fetched: ' in wrong.stderr.splitlines()[-1]
-  assert wrong.returncode == 1
-  wrong = fill('we/tiny')
-  assert wrong.stderr.endswith(
-    'Did you mean hf:we/tiny, on the Hugging Face hub?\n'
-  )
+  again = run(f'hf:we/tiny@{commit}', command=fetch, HF_HUB_OFFLINE='1')
+  assert again == there
+  [wrong] = run('hf:we/none', command=fetch)
+  assert 'hf:we/none cannot be fetched: ' in wrong
+  with pytest.raises(errors.UserError, match='mean hf:we/tiny, on the Hugging'):
+    source.read('we/tiny')
