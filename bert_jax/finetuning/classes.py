@@ -167,7 +167,8 @@ class LabelSets(row_task.RowTask):
   def compare(self, names, labels, split, predicted, train=None):
     truth, chosen = split.labels, predicted['chosen']
     if train is None:
-      return {'metrics': metrics.score_sets(truth, chosen)}
+      counts = metrics.count_sets(truth, chosen)
+      return {'metrics': metrics.score_sums(counts, metrics.divide_sets)}
     return metrics.compare_sets(labels, truth, chosen)
 
   def find_problem(self, scored, predicted):

@@ -132,6 +132,13 @@ def compare(
   )
 
 
+def score_sums(
+  values: np.ndarray, divide: Callable[[np.ndarray], dict[str, Any]]
+) -> dict[str, float]:
+  """Returns {metric: value} of values [N, M] of N units, as `compare_sums`."""
+  return {name: float(x) for name, x in divide(values.sum(0)).items()}
+
+
 def compare_sums(
   values: np.ndarray,
   constant: np.ndarray,
@@ -147,8 +154,7 @@ def compare_sums(
   def score_rows(x, rows):
     # Faster than x[rows].sum(0), and in one thread.
     counts = np.bincount(rows, minlength=len(x))
-    sums = divide(np.einsum('n,nm->m', counts, x))
-    return {name: float(value) for name, value in sums.items()}
+    return score_sums(np.einsum('n,nm->m', counts, x)[None], divide)
 
   constant = np.broadcast_to(constant, values.shape)
   scores = (functools.partial(score_rows, x) for x in (values, constant))
@@ -202,34 +208,28 @@ def _describe_each(labels, there, given, hits) -> dict[str, dict]:
   }
 
 
-def score_sets(truth: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
-  """Returns {metric: value} of sets of labels, 0 or 1 [N, C]."""
-  scores = _divide_sets(_count_sets(truth, chosen).sum(0))
-  return {name: float(x) for name, x in scores.items()}
-
-
 def compare_sets(
   labels: Sequence[str], truth: np.ndarray, chosen: np.ndarray
 ) -> dict[str, Any]:
-  """Scores sets of labels as `compare`, and each label alone in `classes`.
+  """Scores sets of labels, 0 or 1 [N, C], and each label alone in `classes`.
 
   The constant is the set with the best micro F1 for all of these rows.
   """
   shares = np.broadcast_to(truth.mean(0), truth.shape)
   constant = shares > choose_threshold(truth, shares)
-  counts, theirs = (_count_sets(truth, x) for x in (chosen, constant))
+  counts, theirs = (count_sets(truth, x) for x in (chosen, constant))
   each = _describe_each(labels, *np.split(counts[:, :-2].sum(0), 3))
-  return compare_sums(counts, theirs, _divide_sets) | {'classes': each}
+  return compare_sums(counts, theirs, divide_sets) | {'classes': each}
 
 
-def _count_sets(truth, chosen):
+def count_sets(truth: np.ndarray, chosen: np.ndarray) -> np.ndarray:
   """Returns what the scores of rows are sums of, int [N, 3 C + 2]."""
   equal = (truth == chosen).all(1, keepdims=True)
   columns = truth, chosen, truth * chosen, equal, np.ones_like(equal)
   return np.hstack(columns).astype(int)
 
 
-def _divide_sets(sums):
+def divide_sets(sums: np.ndarray) -> dict[str, Any]:
   there, given, hits = np.split(sums[:-2], 3)  # [C]
   both = there + given
   scores = (

@@ -140,10 +140,10 @@ class Spans(supervised.Supervised):
   def compare(self, names, labels, split, predicted, train=None):
     def divide(sums):
       exact, f1 = sums / split.count()
-      return {'f1': float(f1), 'exact_match': float(exact)}
+      return {'f1': f1, 'exact_match': exact}
 
     if train is None:
-      return {'metrics': divide(predicted.scores.sum(0))}
+      return {'metrics': metrics.score_sums(predicted.scores, divide)}
     unanswerable = predicted.threshold is not None
     constants = {
       predict_constant(x.answers, unanswerable) for x in (train, split)

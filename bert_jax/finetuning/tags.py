@@ -127,10 +127,12 @@ class Tags(supervised.Supervised):
     counts = count_entities(truth, chosen)
     every = sum(counts.values())
     if train is None:
-      return {'metrics': score_entities(every)}
-    kinds = {kind: score_entities(x) for kind, x in counts.items()}
+      return {'metrics': metrics.score_sums(every, divide)}
+    kinds = {kind: metrics.score_sums(x, divide) for kind, x in counts.items()}
     macro = float(np.mean([x['f1'] for x in kinds.values()]))
-    return compare_entities(every) | {'kinds': kinds, 'macro_f1': macro}
+    nothing = np.zeros((1, 3), int)
+    scored = metrics.compare_sums(every, nothing, divide)
+    return scored | {'kinds': kinds, 'macro_f1': macro}
 
   def write_split(self, folder, name, labels, split, predicted):
     """Writes SPLIT.conll: word, tag if known, predicted tag; blank lines."""
@@ -255,16 +257,7 @@ def count_entities(
   return counts
 
 
-def score_entities(counts: np.ndarray) -> dict[str, float]:
-  return {name: float(x) for name, x in _divide(counts.sum(0)).items()}
-
-
-def compare_entities(counts: np.ndarray) -> dict[str, Any]:
-  """Scores counts [N, 3] of sentences, compared with finding no entities."""
-  return metrics.compare_sums(counts, np.zeros((1, 3), int), _divide)
-
-
-def _divide(sums):
+def divide(sums: np.ndarray) -> dict[str, Any]:
   """Returns the scores of sums of counts, [3]; 0 of nothing is 0."""
   hits, given, there = sums
   return {

@@ -128,4 +128,13 @@ def test_predictions_are_put_in_the_order_of_the_rows(
   made.write_csv(tmp_path / 'texts', dev=rows)
   c = made.configure(tmp_path, texts)
   found, phase, _, data = made.make_task(c, tmp_path)
-  made.check_order(found, phase, data)
+  for name, batches_of in (('dev', found), ('test', found.others['test'])):
+    kept, split = None, data.splits[name]
+    for i in range(batches_of.eval_batches(phase)):
+      batch = batches_of.eval_batch(phase, i)
+      # The class that is "predicted" is what follows [CLS].
+      logits = np.eye(20, dtype='f4')[batch['input_ids'][:, 1]]
+      kept = batches_of.collect(kept, phase, i, {'logits': logits})
+    first = split.encoded.ids[split.encoded.ends - split.lengths + 1]
+    np.testing.assert_array_equal(kept['chosen'], first)
+    assert len(set(first)) > 1 and len(kept['probability']) == split.size

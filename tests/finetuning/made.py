@@ -4,8 +4,6 @@ import dataclasses
 import json
 import os
 
-import numpy as np
-
 from bert_jax import main, tasks
 from bert_jax import predict as predict_command
 from bert_jax.config import apply_arguments, model_config, recipes
@@ -159,20 +157,6 @@ def make_task(c, root) -> tuple:
   c, data = prepare(c, str(root / 'run'))
   [phase] = list_phases(c)
   return tasks.get(c).make_task(c, data), phase, c, data
-
-
-def check_order(batches, phase, data):
-  """Checks that predictions for held-out rows are kept in the rows' order."""
-  for name, rows in (('dev', batches), ('test', batches.others['test'])):
-    kept, split = None, data.splits[name]
-    for i in range(rows.eval_batches(phase)):
-      batch = rows.eval_batch(phase, i)
-      # The class that is "predicted" is what follows [CLS].
-      logits = np.eye(20, dtype='f4')[batch['input_ids'][:, 1]]
-      kept = rows.collect(kept, phase, i, {'logits': logits})
-    first = split.encoded.ids[split.encoded.ends - split.lengths + 1]
-    np.testing.assert_array_equal(kept['chosen'], first)
-    assert len(set(first)) > 1 and len(kept['probability']) == split.size
 
 
 def read_json(*path):

@@ -180,7 +180,9 @@ def test_the_baseline_is_the_better_constant_of_train_and_dev():
 def test_sets_are_scored_as_by_scikit_learn():
   truth, chosen = np.random.default_rng(0).integers(0, 2, (2, 40, 5))
   chosen[:, 3] = truth[:, 4] = 0  # never predicted; true of no row
-  found = metrics.score_sets(truth, chosen)
+  found = metrics.score_sums(
+    metrics.count_sets(truth, chosen), metrics.divide_sets
+  )
   f1 = functools.partial(sklearn.metrics.f1_score, truth, chosen)
   expected = {
     'micro_f1': f1(average='micro'),

@@ -1,58 +1,10 @@
 """Tests of what a run leaves and of its model card."""
 
-import csv
-
 import pytest
 
-from bert_jax import main, tasks
+from bert_jax import tasks
 from bert_jax.config import recipes
 from bert_jax.finetuning import outcome
-from bert_jax.runtime import files, storage
-from tests.finetuning import made
-
-
-def make_config(root, **changes):
-  """Returns the config of a run on a left-to-right model."""
-  texts = made.write_texts(root / 'texts')
-  source, *_ = made.write_model(root / 'ltr', causal=True)
-  return made.make_config(source, texts, **changes)
-
-
-def check_predict(workdir, texts, tmp_path):
-  """Compares what `predict` writes with the run's own predictions."""
-  output = str(tmp_path / 'out.csv')
-  made.predict(workdir, f'{texts}/test.csv', output)
-  found = [row['prediction'] for row in csv.DictReader(made.read_lines(output))]
-  lines = made.read_lines(workdir, 'predictions', 'test.tsv')
-  rows = csv.DictReader(lines, delimiter='\t')
-  assert [row['prediction'] for row in rows] == found
-  return found
-
-
-@pytest.mark.slow
-def test_a_run_in_a_bucket_ends_like_that_on_disk(
-  finetuned, tmp_path, remote, monkeypatch
-):
-  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
-  c = made.configure(tmp_path)
-  for _ in range(2):  # the second replaces what the first left
-    main.run(c, remote)
-  ours, theirs = (
-    files.read_json(f'{x}/results.json') | {'init_from': ''}
-    for x in (remote, finetuned)
-  )
-  assert ours == theirs
-  for name in (
-    'predictions/dev.tsv',
-    'predictions/test.tsv',
-    'export/vocab.txt',
-  ):
-    with open(f'{finetuned}/{name}', 'rb') as file:
-      assert storage.read(f'{remote}/{name}') == file.read(), name
-  output = f'{remote}/out.jsonl'
-  made.predict(remote, f'{c.data.input}/test.csv', output)
-  assert len(storage.read(output).splitlines()) == 2
-
 
 RESULTS = {
   'counts': {'train': 48, 'dev': 10},

@@ -1,10 +1,12 @@
 """Tests of tagging, in whole runs of a tiny model."""
 
+import functools
+
 import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, tags, training
+from bert_jax.finetuning import encode, metrics, tags, training
 from bert_jax.finetuning.readers import conll
 from tests import models
 from tests.finetuning import made
@@ -51,7 +53,7 @@ def test_held_out_words_are_collected_once_each(tmp_path):
   np.testing.assert_array_equal(kept['chosen'], split.labels)
   assert tags.TASK.compare((), data.labels, split, kept)['metrics']['f1'] == 1
   wrong = {'chosen': np.zeros_like(split.labels)}
-  nothing = tags.score_entities(np.zeros((1, 3), int))
+  nothing = metrics.score_sums(np.zeros((1, 3), int), tags.divide)
   assert tags.TASK.compare((), data.labels, split, wrong)['metrics'] == nothing
 
 
@@ -233,7 +235,7 @@ def test_an_entity_counts_if_its_words_and_its_kind_are_right():
   # Found, predicted, there; of each sentence.
   assert counts['A'].tolist() == [[1, 2, 1], [0, 1, 1]]
   assert counts['B'].tolist() == [[0, 0, 1], [0, 0, 0]]
-  found = tags.score_entities(sum(counts.values()))
+  found = metrics.score_sums(sum(counts.values()), tags.divide)
   assert found == {
     'f1': pytest.approx(2 / 6),
     'precision': pytest.approx(1 / 3),
@@ -244,8 +246,10 @@ def test_an_entity_counts_if_its_words_and_its_kind_are_right():
 def test_ten_entities_are_never_certain():
   # Wilson's interval of 10 of 10 begins at 0.722.
   right = np.tile([1, 1, 1], (10, 1))
-  for low, high in tags.compare_entities(right)['intervals'].values():
+  compare = functools.partial(metrics.compare_sums, divide=tags.divide)
+  nothing = right * 0
+  for low, high in compare(right, nothing)['intervals'].values():
     assert (low, high) == pytest.approx((0.72246, 1), abs=1e-5)
-  found = tags.compare_entities(right * [0, 0, 1])['intervals']
+  found = compare(right * [0, 0, 1], nothing)['intervals']
   for name, interval in found.items():
     assert interval == pytest.approx([0, 0.27754], abs=1e-5), name
