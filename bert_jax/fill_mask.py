@@ -5,7 +5,7 @@
 PATH is the --workdir of a run, its export/, or another model with an MLM head
 that bert_jax.convert reads: a Hugging Face or Google folder. Give as many
 sentences as you like, each in quotes and with one [MASK] or more. Text right
-after [MASK] is the next word; write [MASK]##s to hide only the beginning of one.
+after [MASK] is the next word.
 """
 
 import sys

@@ -1,11 +1,10 @@
 """What the terminal and `DATA_CARD.md` say of prepared data: facts and warnings."""
 
-import collections
 import unicodedata
 from collections.abc import Sequence
 
 from bert_jax import errors
-from bert_jax.corpus import layout_doubts, text_files
+from bert_jax.corpus import layout_doubts
 from bert_jax.runtime import cards
 from bert_jax.tokenization import unknown
 
@@ -42,10 +41,7 @@ _SHORT = {
 
 def describe(manifest: dict) -> list[str]:
   """Returns lines for the terminal: documents, inputs, accents and rows."""
-  split, inputs = manifest['documents'], manifest['inputs']
-  several = (x for x in inputs if len(x['files']) > 1)
-  kinds = [f'{x["input"]}: {_list_kinds(x["files"])}' for x in several]
-  lines = [f'files read: {"; ".join(kinds)}'] if kinds else []
+  split, inputs, lines = manifest['documents'], manifest['inputs'], []
   if manifest['cleaned']:
     counted = (f'{x} {n:,}' for x, n in manifest['cleaned'].items())
     lines.append(f'cleaned: {", ".join(counted)}')
@@ -55,10 +51,11 @@ def describe(manifest: dict) -> list[str]:
     f'{manifest["unknown_characters"]:.2%} of the characters), '
     f'{split["heldout"]:,} held out'
   )
-  for given in inputs if len(inputs) > 1 else ():
+  for given in inputs if len(inputs) > 1 or len(inputs[0]['files']) > 1 else ():
     train, held = (given[x]['tokens'] for x in ('train', 'heldout'))
     lines.append(
-      f'{given["input"]}: {errors.count(given["documents"], "document")}, '
+      f'{given["input"]}: {errors.count(len(given["files"]), "file")}, '
+      f'{errors.count(given["documents"], "document")}, '
       f'{train:,} tokens to train on, {held:,} held out '
       f'({held / max(train + held, 1):.1%}, '
       f'{given["heldout"]["parts"]:,} documents or parts of long ones)'
@@ -70,15 +67,6 @@ def describe(manifest: dict) -> list[str]:
     f'{row["unused_share"]:.2%} of the tokens in no row'
     for length, row in manifest['lengths'].items()
   ]
-
-
-def _list_kinds(read: Sequence[dict]) -> str:
-  """Returns how many files have which extension: '4 JSONL, 1 text'."""
-  names = (text_files.get_extension(x['path'])[1:] for x in read)
-  counts = collections.Counter(
-    'text' if name in ('', 'txt') else name.upper() for name in names
-  )
-  return ', '.join(f'{n:,} {kind}' for kind, n in counts.most_common())
 
 
 def make_card(manifest: dict) -> str:

@@ -23,8 +23,6 @@ from bert_jax.tokenization import basic_tokenizer, wordpiece
 SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 
 _LITERAL_SPECIAL = re.compile('(' + '|'.join(map(re.escape, SPECIAL)) + ')')
-# The rest of a word that [MASK] begins; vowel signs, as in Hindi, are no \w.
-_REST = re.compile(r'##[^\W_]|##[\u0900-\u109f]')
 
 # Splits text into words, before WordPiece.
 words = basic_tokenizer.split_words
@@ -157,7 +155,6 @@ class Tokenizer:
     """Returns the features of a text, or of a pair, for one model input.
 
     '[MASK]' and other special tokens in the text become the special tokens' ids.
-    After '[MASK]##', the word goes on.
     """
     ids = [self.cls_id, *self._with_special(text), self.sep_id]
     first = len(ids)
@@ -178,21 +175,10 @@ class Tokenizer:
     return ' '.join(self.tokens(ids)).replace(' ##', '')
 
   def _with_special(self, text: str) -> list[int]:
-    parts = _LITERAL_SPECIAL.split(text)  # every second part is special
-    out = []
-    for k, part in enumerate(parts):
-      if k % 2:
-        out.append(self._index[part])
-        continue
-      if k and parts[k - 1] == '[MASK]' and _REST.match(part):
-        word, _, part = part[2:].partition(' ')
-        whole = words(word, self.lowercase, self.strip_accents)
-        rest, *others = whole or ['']  # nothing, if marks are stripped
-        packed = self._words.match(rest, begins=False)
-        out += np.frombuffer(packed, self.id_type).tolist()
-        part = ' '.join([*others, part])
-      out += self.ids([part])[0]
-    return out
+    ids = []
+    for k, part in enumerate(_LITERAL_SPECIAL.split(text)):
+      ids += [self._index[part]] if k % 2 else self.ids([part])[0]
+    return ids
 
   @functools.cached_property
   def _index(self) -> dict[str, int]:

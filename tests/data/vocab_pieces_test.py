@@ -1,5 +1,4 @@
 import collections
-import os
 import subprocess
 import sys
 
@@ -34,18 +33,13 @@ def test_another_process_gives_the_same_list():
     'import collections\n'
     'from bert_jax.data import vocab_pieces\n'
     'words = collections.Counter(abc=2, acb=2, bac=2, bca=2, cab=2, cba=2)\n'
-    'print(vocab_pieces.train(words, 5 + 6 + 4))\n'
+    'made = vocab_pieces.train(words, 5 + 6 + 4)\n'
   )
-  outs = {
-    subprocess.run(
-      [sys.executable, '-c', program],
-      env={**os.environ, 'PYTHONHASHSEED': seed},
-      check=True,
-      capture_output=True,
-    ).stdout
-    for seed in '12'
-  }
-  assert len(outs) == 1
+  here = {}
+  exec(program, here)
+  command = sys.executable, '-c', program + 'print(made)'
+  there = subprocess.run(command, check=True, capture_output=True, text=True)
+  assert there.stdout == f'{here["made"]}\n'
 
 
 def test_pieces_that_only_led_to_longer_ones_are_dropped():
@@ -63,22 +57,13 @@ def test_counting_and_merging_forget_the_rarest_words(monkeypatch):
   assert vocab_pieces.count_words(iter(counters)) == {'a': 4, 'c': 2}
 
 
-def test_too_little_text_is_said_to_be_too_little():
-  with pytest.raises(errors.UserError, match='the 500 of the vocab.*at most '):
-    vocab_pieces.train(_WORDS, 500)
-  with pytest.raises(errors.UserError, match='has 0 different words'):
-    vocab_pieces.train(collections.Counter(), 500)
-
-
 @pytest.mark.parametrize('text', [_TEXT, ['\u2581']])
-def test_the_advised_size_works(text):
+def test_too_little_text_is_said_and_the_advised_size_works(text):
   words = _count(text)
-  with pytest.raises(errors.UserError) as caught:
+  with pytest.raises(errors.UserError, match='the 5,000 of the v') as caught:
     vocab_pieces.train(words, 5000)
   most = int(str(caught.value).rstrip('.').split()[-1].replace(',', ''))
   assert len(set(vocab_pieces.train(words, most))) == most
-  with pytest.raises(errors.UserError, match=f'at most {most}'):
-    vocab_pieces.train(words, most + 1)
 
 
 def test_odd_words_do_no_harm():

@@ -93,23 +93,6 @@ def test_ids_are_those_of_tokenizers(texts, lowercase, strip_accents):
   assert wordpiece.ids(texts) == [line.ids for line in encoded]
 
 
-@pytest.mark.parametrize(
-  'text, pieces',
-  [
-    ('[MASK]##AffAble man', ['##aff', '##able', 'man']),
-    ('[MASK]##man', ['[UNK]']),  # it begins words only
-    ('[MASK]## man', ['[UNK]', '[UNK]', 'man']),
-    ('[MASK]##a\u0301ffable', ['##aff', '##able']),
-    ('[MASK]##aff.the', ['##aff', '.', 'the']),
-    ('[MASK]##\u0902 man', ['man']),  # a mark, which is stripped
-  ],
-)
-def test_a_mask_may_be_the_beginning_of_a_word(tmp_path, text, pieces):
-  wordpiece = _load(tmp_path)
-  _, mask, *rest, _ = wordpiece.tokens(wordpiece.encode(text)['input_ids'])
-  assert mask == '[MASK]' and rest == pieces
-
-
 def test_corpus_text_cannot_inject_special_tokens(tmp_path):
   wordpiece = _load(tmp_path)
   assert wordpiece.ids(['the [MASK]']) == [[5, 11, 13, 12]]
