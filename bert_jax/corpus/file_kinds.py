@@ -83,9 +83,9 @@ def recognise(path: str, head: bytes) -> int:
     return JSON if extension == '.json' else LINES
   # Leading blank lines have no meaning in any of the formats.
   line = re.search(rb'.*[^\s\xef\xbb\xbf].*', head + b'\n.')[0]
-  if formats.is_wiki(line := line.removeprefix(codecs.BOM_UTF8)):
+  if formats.PAGE.match(line := line.removeprefix(codecs.BOM_UTF8)):
     return PAGES
-  if formats.is_wikitext(line):
+  if formats.TITLE.match(line):
     return WIKITEXT
   if _is_table(head):
     _refuse(path, _TABLE)

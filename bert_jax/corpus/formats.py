@@ -14,12 +14,13 @@ from collections.abc import Iterable, Iterator
 from bert_jax.corpus import clean
 from bert_jax.corpus.document import Document
 
-# A title may hold quotation marks. Some versions write attributes after it.
-_DOC = re.compile(
+# The beginning of a page of WikiExtractor. A title may hold quotation marks. Some
+# versions write attributes after it.
+PAGE = re.compile(
   rb'<doc id="[^"]*"(?>.*? title=")(.*?)"'
   rb'(?: (?:language|revision|\w+ed|dbindex)="[^"]*")*>\s*$'
 )
-_TITLE = re.compile(rb' = ((?!= ).+) = \s*$')  # in WikiText
+TITLE = re.compile(rb' = ((?!= ).+) = \s*$')  # of an article of WikiText
 _JOINT = re.compile(rb' @([-.,])@ ')
 _MARKS = '##', 'Section::::', 'BULLET::::'
 _MARKUP = re.compile(
@@ -28,16 +29,6 @@ _MARKUP = re.compile(
 )
 _LONG = 500_000  # bytes; a line this long without an end was cut
 _LONGEST_DOCUMENT = 4 << 20  # characters; longer ones are cut at a line's end
-
-
-def is_wiki(line: bytes) -> bool:
-  """Returns whether a line begins a page of WikiExtractor."""
-  return bool(_DOC.match(line))
-
-
-def is_wikitext(line: bytes) -> bool:
-  """Returns whether a line is the title of an article of WikiText."""
-  return bool(_TITLE.match(line))
 
 
 def is_separator(line: bytes) -> bool:
@@ -125,7 +116,7 @@ def read_wiki_pages(
   page: list[str] = []
   inside = False
   for raw in lines:
-    begin = _DOC.match(raw) if raw.startswith(b'<doc ') else None
+    begin = PAGE.match(raw) if raw.startswith(b'<doc ') else None
     if begin or raw.startswith(b'</doc>'):
       if inside:
         yield Document(page)
@@ -158,7 +149,7 @@ def separate_articles(lines: Iterable[bytes]) -> Iterator[bytes]:
   Its tokens in compounds and numbers, such as ' @-@ ', are joined.
   """
   for raw in lines:
-    if _TITLE.match(raw):
+    if TITLE.match(raw):
       yield b'\n'
     elif raw.strip() and not raw.startswith(b' = = '):
       yield _JOINT.sub(rb'\1', raw)

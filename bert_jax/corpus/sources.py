@@ -32,8 +32,8 @@ _EXAMPLE_BYTES = 4000  # about one Wikipedia article
 _COMPRESSION = 5
 # Which lines a file may be cut before, if not before those of `is_separator`.
 _SEPARATORS = {
-  file_kinds.PAGES: formats.is_wiki,
-  file_kinds.WIKITEXT: formats.is_wikitext,
+  file_kinds.PAGES: formats.PAGE.match,
+  file_kinds.WIKITEXT: formats.TITLE.match,
   file_kinds.LINES: bool,  # every one
 }
 

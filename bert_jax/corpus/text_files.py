@@ -56,33 +56,30 @@ def expand(given: str) -> list[str]:
 
 
 def list_sizes(given: str) -> dict[str, int]:
-  """Returns {path: bytes} of the files that `expand` returns, in its order."""
-  sizes = {}
-  for path in _choose_parts(expand(given)):
-    with errors.explaining(f'cannot read {path}'):  # such as a broken link
-      sizes[path] = storage.get_size(path)
-  return sizes
+  """Returns {path: bytes} of the files that `expand` returns, in its order.
 
-
-def _choose_parts(paths: list[str]) -> list[str]:
-  """Leaves out what `datasets.save_to_disk` and caches write beside texts."""
+  Those that `datasets.save_to_disk` and caches write beside texts are left out.
+  """
+  paths = expand(given)
   folders = {os.path.dirname(x) for x in paths if _SAVED.search(x)}
   above = {os.path.join(os.path.dirname(x), _SPLITS) for x in folders}
-  return [
-    x
-    for x in paths
-    if x not in above
-    and not (os.path.dirname(x) in folders and _BESIDE.search(x))
-  ]
+  sizes = {}
+  for path in paths:
+    is_beside = os.path.dirname(path) in folders and _BESIDE.search(path)
+    if path not in above and not is_beside:
+      with errors.explaining(f'cannot read {path}'):  # such as a broken link
+        sizes[path] = storage.get_size(path)
+  return sizes
 
 
 def get_extension(path: str) -> str:
   """Returns a file's extension, ignoring one of compression (.gz etc.)."""
-  return os.path.splitext(_uncompressed_name(path))[1].lower()
+  stem = os.path.splitext(path)[0] if has_compressed_name(path) else path
+  return os.path.splitext(stem)[1].lower()
 
 
 def has_compressed_name(path: str) -> bool:
-  return _uncompressed_name(path) != path
+  return os.path.splitext(path)[1].lower() in _DECOMPRESS
 
 
 def is_compressed(path: str) -> bool:
@@ -180,11 +177,6 @@ def _cut(line: bytes) -> int:
     cut -= 1  # continuation bytes
   # The byte before them leads the character, unless it is ASCII.
   return cut - 1 if line[cut - 1] >= 0xC0 else len(line)
-
-
-def _uncompressed_name(path: str) -> str:
-  stem, kind = os.path.splitext(path)
-  return stem if kind.lower() in _DECOMPRESS else path
 
 
 def _open_zstd(raw: BinaryIO) -> BinaryIO:

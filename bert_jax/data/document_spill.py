@@ -44,8 +44,7 @@ class Job:
 
   number: int
   ranges: tuple[sources.Range, ...]
-  part_sizes: tuple[int, ...]  # of each input, see `choose_part_size`
-  bounds: tuple[float, ...]  # of each input, see `find_bound`
+  sizes: tuple[int, ...]  # bytes of each input, 1 if unknown
   work: str  # directory for the results
 
   @property
@@ -104,12 +103,13 @@ def read(job: Job, recipe: Recipe) -> dict:
   buffered = written = 0
   for source, document in _read_documents(job, recipe, counts, invalid):
     language = recipe.get_language(source)
-    parts = cut(document, job.part_sizes[source], language)
+    parts = cut(document, choose_part_size(job.sizes[source]), language)
+    bound = find_bound(job.sizes[source], recipe.heldout)
     documents[source] += 1
     for k, part in enumerate(parts):
       digest, record, size = _record(part, source, k, len(parts), recipe)
       bucket = int.from_bytes(digest[8:], 'little') % recipe.shards
-      place = min(int(draw(digest) / job.bounds[source] * BINS), BINS)
+      place = min(int(draw(digest) / bound * BINS), BINS)
       if place < BINS:
         bucket += recipe.shards
       tallies[source][0][place] += size

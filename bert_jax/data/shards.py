@@ -20,6 +20,7 @@ from bert_jax.corpus import document
 from bert_jax.data import (
   document_spill,
   hashing,
+  manifest_file,
   pairs,
   store,
   vocab_pieces,
@@ -45,17 +46,15 @@ class Shard:
   of: int  # number of shards in the split
   segments: tuple[document_spill.Segment, ...]  # where its documents are
   limits: tuple[float, ...]  # of each input, the draw below which is held out
-  vocab: str  # path
-  output: str  # directory for its tokens and pairs
-  work: str  # directory for intermediate files
+  output: str  # directory for its tokens and pairs, with `work` and vocabulary
 
   @property
   def name(self) -> str:
     return f'{self.split}-{self.number:05d}-of-{self.of:05d}'
 
-  @property
-  def counts_path(self) -> str:
-    return os.path.join(self.work, f'{self.name}.counts')
+  def in_work(self, ending: str) -> str:
+    """Returns the path of an intermediate file."""
+    return os.path.join(self.output, 'work', f'{self.name}.{ending}')
 
   @property
   def size(self) -> int:
@@ -78,7 +77,7 @@ class _Tokens(NamedTuple):
 
 def count_words(shard: Shard, recipe: Recipe) -> str:
   """Counts a shard's words in a JSON file, once; returns the file's path."""
-  path = os.path.join(shard.work, f'{shard.name}.words')
+  path = shard.in_work('words')
   if not storage.exists(path):
     words = vocab_pieces.count_words(
       tokenizer.words(paragraph, recipe.lowercase, recipe.strip_accents)
@@ -92,9 +91,9 @@ def count_words(shard: Shard, recipe: Recipe) -> str:
 def make(shard: Shard, recipe: Recipe) -> dict:
   """Writes a shard's tokens, and its pairs of every length, unless they exist.
 
-  Returns its summary; token counts are an int64 [V] in `shard.counts_path`.
+  Returns its summary; token counts are an int64 [V] in `work`.
   """
-  done = os.path.join(shard.work, f'{shard.name}.json')
+  done = shard.in_work('json')
   # Nothing is synced here, so after a power cut files may be empty.
   with contextlib.suppress(FileNotFoundError, ValueError):
     summary = files.load_json(done)
@@ -102,7 +101,7 @@ def make(shard: Shard, recipe: Recipe) -> dict:
       os.path.join(shard.output, x['name']): x['bytes']
       for x in store.list_files(summary)
     }
-    sizes[shard.counts_path] = 8 * recipe.vocab_size
+    sizes[shard.in_work('counts')] = 8 * recipe.vocab_size
     if all(storage.get_size(path) == size for path, size in sizes.items()):
       return summary
   tokens = _tokenize(shard, recipe)
@@ -111,7 +110,7 @@ def make(shard: Shard, recipe: Recipe) -> dict:
   for k in range(0, len(tokens.ids), 1 << 20):  # bincount makes them int64
     part = tokens.ids[k : k + (1 << 20)]
     counts += np.bincount(part, minlength=len(counts))
-  storage.write(shard.counts_path, counts.tobytes(), synced=False)
+  storage.write(shard.in_work('counts'), counts.tobytes(), synced=False)
   summary = {
     'split': shard.split,
     'number': shard.number,
@@ -167,7 +166,8 @@ def _load(modified: float, *how):
 
 def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
   how = recipe.lowercase, recipe.strip_accents, recipe.added
-  words, begins_word = _load(storage.get_time(shard.vocab), shard.vocab, *how)
+  path = manifest_file.vocab_path(shard.output)
+  words, begins_word = _load(storage.get_time(path), path, *how)
   id_type = words.id_type
   is_train = shard.split == 'train'
   unique, duplicates = _unique(shard)
@@ -182,12 +182,10 @@ def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
       documents.append(len(sizes) - 1)
       texts.append(text)
   if len(texts) < MIN_DOCUMENTS:
-    advice = 'Give more text, since copies count once.'
-    if shard.of > 1:
-      advice = 'Set data.shards lower.'
     raise errors.UserError(
-      f'logical shard {shard.name} holds {len(texts)} different document(s) '
-      f'with text; it needs at least {MIN_DOCUMENTS}. {advice}'
+      f'logical shard {shard.name} holds {len(texts)} different document(s) with '
+      f'text; it needs at least {MIN_DOCUMENTS}. Give more text, since copies count '
+      'once, or set data.shards lower.'
     )
   of = np.array([text.source for text in texts])
   packed = np.frombuffer(b''.join(ids), id_type)

@@ -71,7 +71,7 @@ def make(recipe: Recipe, partial: str, runner: Runner):
   names = [file['name'] for s in summaries for file in store.list_files(s)]
   storage.sync_files(partial, names)
   tokens = sum(
-    np.frombuffer(storage.read(shard.counts_path), np.int64)
+    np.frombuffer(storage.read(shard.in_work('counts')), np.int64)
     for shard in text.shards
     if shard.split == 'train'
   )
@@ -118,10 +118,8 @@ def read(recipe: Recipe, partial: str, runner: Runner) -> Text:
   if recipe.max_documents:
     # The first ones, so one job reads them in order; but not to their end.
     groups, sizes = [ranges], [1] * len(sizes)
-  part_sizes = tuple(map(document_spill.choose_part_size, sizes))
-  bounds = tuple(document_spill.find_bound(x, recipe.heldout) for x in sizes)
   jobs = [
-    document_spill.Job(k, tuple(group), part_sizes, bounds, work)
+    document_spill.Job(k, tuple(group), tuple(sizes), work)
     for k, group in enumerate(groups)
   ]
   results = _run(runner, document_spill.read, jobs, recipe, 'reading')
@@ -134,14 +132,27 @@ def read(recipe: Recipe, partial: str, runner: Runner) -> Text:
   ]
   inputs, counts = _sum_up(recipe, results, tallies)
   limits, held_bytes, held = [], 0, 0
-  for bound, tally in zip(bounds, tallies, strict=True):
-    end, size, count = document_spill.choose(recipe.heldout, tally)
+  for size, tally in zip(sizes, tallies, strict=True):
+    bound = document_spill.find_bound(size, recipe.heldout)
+    end, chosen, count = document_spill.choose(recipe.heldout, tally)
     limits.append(bound * end / document_spill.BINS)
-    held_bytes, held = held_bytes + size, held + count
+    held_bytes, held = held_bytes + chosen, held + count
   listed = (x for result in results for x in result['segments'])
   segments = [document_spill.Segment(*x) for x in listed]
   todo = _shards(recipe, segments, tuple(limits), held_bytes, partial)
-  strip, reason = _decide_accents(recipe, words, todo)
+  # A document's hash chooses its shard, so whole shards are a fair sample,
+  # which does not depend on how the input was split into jobs.
+  samples = (
+    (
+      x
+      for t in document_spill.read_texts(s.segments)
+      for x in t.document.paragraphs
+    )
+    for s in todo
+    if s.split == 'train'
+  )
+  how = recipe.strip_accents, recipe.lowercase
+  strip, reason = accents.decide(*how, words, samples)
   recipe = dataclasses.replace(recipe, strip_accents=strip)
   decided = f'{"stripped" if strip else "kept"}: {reason}'
   parts = sum(segment.documents for segment in segments)
@@ -225,8 +236,6 @@ def _shards(
   while n % 2 == 0 and documents < _FEW_DOCUMENTS * n:
     n //= 2  # shard k + n is merged into shard k: hash mod 2n becomes mod n
   held = min(-(-held_bytes // _SHARD_BYTES), n)
-  vocab_path = manifest_file.vocab_path(partial)
-  rest = limits, vocab_path, partial, os.path.join(partial, 'work')
   todo = []
   for split, count in ('heldout', held), ('train', n):
     buckets = collections.defaultdict(list)
@@ -234,28 +243,10 @@ def _shards(
       if count and (split == 'train' or segment.bucket >= recipe.shards):
         buckets[segment.bucket % recipe.shards % count].append(segment)
     todo += [
-      shards.Shard(split, k, count, tuple(buckets[k]), *rest)
+      shards.Shard(split, k, count, tuple(buckets[k]), limits, partial)
       for k in range(count)
     ]
   return todo
-
-
-def _decide_accents(
-  recipe, words: Sequence[str], todo: Sequence[shards.Shard]
-) -> tuple[bool, str]:
-  # A document's hash chooses its shard, so whole shards are a fair sample,
-  # which does not depend on how the input was split into jobs.
-  samples = (
-    (
-      paragraph
-      for text in document_spill.read_texts(shard.segments)
-      for paragraph in text.document.paragraphs
-    )
-    for shard in todo
-    if shard.split == 'train'
-  )
-  how = recipe.strip_accents, recipe.lowercase
-  return accents.decide(*how, words, samples)
 
 
 # The second stage.
@@ -271,19 +262,12 @@ def count_words(
 
 
 def _check_enough(text: Text):
-  recipe = text.recipe
   if min(text.held, text.parts - text.held) < shards.MIN_DOCUMENTS:
-    advice = (
-      "Put blank lines between documents, or use layout 'files' for a document "
-      'per file.'
-    )
-    if recipe.layout == 'files':
-      advice = (
-        'Give more files, or a layout with blank lines between documents.'
-      )
     raise errors.UserError(
-      f'{", ".join(recipe.inputs)} holds '
+      f'{", ".join(text.recipe.inputs)} holds '
       f'{sum(given["documents"] for given in text.inputs)} document(s) in '
-      f'layout {recipe.layout!r}; training and evaluation need '
-      f'{shards.MIN_DOCUMENTS} different ones each, or a long one. {advice}'
+      f'layout {text.recipe.layout!r}; training and evaluation need '
+      f'{shards.MIN_DOCUMENTS} different ones each, or a long one. Give more text, '
+      "put blank lines between documents, or use layout 'files' for a document per "
+      'file.'
     )

@@ -30,7 +30,7 @@ _BYTES = st.lists(
   max_size=30,
 ).map(b''.join)
 _SETTINGS = hypothesis.settings(
-  max_examples=150,
+  max_examples=60,
   deadline=None,
   suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )

@@ -121,6 +121,8 @@ def test_markup_of_wikiextractor_is_left_out(in_ranges, line, plain):
 
 _BOOK = ['', 'CHAPTER I', '', 'It was a dark night.', '']
 _TITLE = 'The Project Gutenberg EBook of A Night, by A. Writer'
+_START = '*** START OF THIS PROJECT GUTENBERG EBOOK A NIGHT ***'
+_SMALL = '{}THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*'
 
 
 def _strip(*lines):
@@ -130,19 +132,10 @@ def _strip(*lines):
 @pytest.mark.parametrize(
   'header',
   [
-    [_TITLE, '', '*** START OF THIS PROJECT GUTENBERG EBOOK A NIGHT ***'],
+    [_TITLE, '', _START],
     [_TITLE, '*** START OF THE PROJECT GUTENBERG EBOOK A VERY', 'LONG ***'],
-    [
-      '**Welcome To The World of Free Plain Vanilla Electronic Texts**',
-      'Project Gutenberg presents',
-      *['small print'] * 300,
-      '*END THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*',
-    ],
-    [
-      _TITLE,
-      '***START**THE SMALL PRINT!**FOR PUBLIC DOMAIN ETEXTS**START***',
-      '*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.03/17/97*END*',
-    ],
+    ['Project Gutenberg presents', *['x'] * 300, _SMALL.format('*END ')],
+    [_TITLE, '***START**' + _SMALL.format(''), _SMALL.format('*END*')],
   ],
 )
 def test_the_header_is_dropped(header):
@@ -159,18 +152,10 @@ def test_the_header_is_dropped(header):
   ],
 )
 def test_the_footer_is_dropped(end):
-  start = '*** START OF THIS PROJECT GUTENBERG EBOOK A NIGHT ***'
-  assert _strip(_TITLE, start, *_BOOK, end, 'licence') == _BOOK
+  assert _strip(_TITLE, _START, *_BOOK, end, 'licence') == _BOOK
 
 
-@pytest.mark.parametrize(
-  'lines',
-  [
-    _BOOK,
-    [],
-    ['x'] * 60 + ['*** START OF THIS PROJECT GUTENBERG EBOOK A NIGHT ***'],
-  ],
-)
+@pytest.mark.parametrize('lines', [_BOOK, [], ['x'] * 60 + [_START]])
 def test_a_text_without_the_header_passes_unchanged(lines):
   assert _strip(*lines) == lines
 

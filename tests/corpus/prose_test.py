@@ -17,6 +17,7 @@ def _clean(docstring):
     '>>> the_fox = jump(over, the, dog)\nThe fox is in the air for a while.',
     '```python\nThe fox is in the air and it is for you.\n```',
     '.. math::\n\n    The fox is in the air and it is for you.',
+    '::\n\n  The fox is in the air, and it is code.\n\n  And so is this line of it.',
     '.. versionadded:: 1.2\n   The fox is in the air and it is for you.',
     'x : array_like, shape (n, m), optional',
     'fox.jump(over, dog=None, height=1.0, *args, **kwargs)',
@@ -25,21 +26,6 @@ def _clean(docstring):
 )
 def test_what_is_not_prose_is_left_out(code):
   assert _clean(f'{_PROSE}\n\n{code}\n\n{_PROSE}\n') == [_PROSE, _PROSE]
-
-
-def test_indented_code_after_double_colons_is_left_out():
-  assert _clean("""
-    This is how the fox is made to jump over the dog::
-
-      The fox is in the air, and it is code.
-
-      The fox is still code in the same block.
-
-    The fox is prose again after all of it.
-    """) == [
-    'This is how the fox is made to jump over the dog:',
-    'The fox is prose again after all of it.',
-  ]
 
 
 def test_descriptions_stay_where_names_and_types_go():

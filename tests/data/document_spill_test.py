@@ -9,10 +9,10 @@ from bert_jax.data import document_spill
 from tests.data import preparation
 
 
-def _read(path, work, bound=1.0, **changes):
+def _read(path, work, size=1, **changes):
   recipe = preparation.make_recipe(str(path), **changes)
   [ranges] = sources.plan(recipe.inputs, recipe.layout, recipe.field)
-  job = document_spill.Job(0, tuple(ranges), (32_000,), (bound,), str(work))
+  job = document_spill.Job(0, tuple(ranges), (size,), str(work))
   found = document_spill.read(job, recipe)
   return found, [document_spill.Segment(*s) for s in found['segments']]
 
@@ -58,10 +58,9 @@ def test_copies_that_the_tokenizer_sees_as_one_have_one_digest(
 
 
 def test_of_a_large_input_little_is_kept_apart(tmp_path):
-  bound = document_spill.find_bound(1 << 30, 0.05)
   path = tmp_path / 'a.txt'
   path.write_text('\n\n'.join(f'Number {k}.' for k in range(4000)))
-  found, segments = _read(path, tmp_path, bound, shards=4)
+  found, segments = _read(path, tmp_path, 1 << 30, shards=4, heldout=0.05)
   apart = [s for s in segments if s.bucket >= 4]
   texts = list(document_spill.read_texts(apart))
   assert 324 < len(texts) < 476  # 400 +- 4 deviations

@@ -83,8 +83,8 @@ def test_a_shard_without_passes_is_empty_and_does_no_harm(tmp_path):
       '\x07\n',
       r"no text \(counted .'control_characters': 1.\); give",
     ),
-    ('sentences', 'one.\nof two.\n', r'holds 1 document\(s\).* Put blank'),
-    ('files', 'one document.\n\nnot two.\n', r"'files'; .* Give more files"),
+    ('sentences', 'one.\nof two.\n', r'holds 1 document\(s\).* put blank'),
+    ('files', 'one document.\n\nnot two.\n', r"'files'; .* Give more text"),
   ],
 )
 def test_too_little_text_is_an_error(tmp_path, layout, text, message):
