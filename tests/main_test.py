@@ -97,27 +97,6 @@ def test_a_run_exports_what_it_trained_as_convert_does(whole, tmp_path):
 
 
 @pytest.mark.slow
-def test_its_training_goes_on_with_another_config(whole, tmp_path, capfd):
-  workdir, text, _ = whole
-  c = recipes.pretraining('mini')
-  apply_arguments(
-    c,
-    'steps=2,batch_size=8,warmup_steps=1,seq_length=64,max_predictions=10,passes=1',
-  )
-  c.data.input, c.init_from = text, str(workdir)
-  run = str(tmp_path / 'run')
-  main.run(c, run)
-  out = capfd.readouterr().out
-  assert f'as init_from={workdir}: ' in out and 'held-out at step 0' in out
-  assert 'plateau exit' not in out
-  assert source.read(run).tokenizer == source.read(str(workdir)).tokenizer
-  main.run(c, run)  # ended
-  with pytest.raises(errors.UserError, match='belongs to another config'):
-    c.objective.nsp = False
-    main.run(c, run)
-
-
-@pytest.mark.slow
 def test_killed_and_stopped_runs_end_like_the_whole_one(whole, tmp_path):
   workdir, text, _ = whole
   use = f'--config.data.dir={workdir}/data'

@@ -4,9 +4,6 @@ import json
 import os
 import pathlib
 import re
-import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -60,8 +57,7 @@ _PRINT = """
 from bert_jax.runtime import cli
 
 def main():
-  for _ in range({times}):
-    print('한국어', flush=True)
+  print('한국어', flush=True)
 
 cli.run(main)
 """
@@ -69,25 +65,9 @@ cli.run(main)
 
 def test_words_that_the_terminal_cannot_show_are_no_error():
   env = {**os.environ, 'PYTHONIOENCODING': 'latin-1'}
-  done = processes.run_code(_PRINT.format(times=1), env=env)
+  done = processes.run_code(_PRINT, env=env)
   shown = '\\ud55c\\uad6d\\uc5b4\n'
   assert (done.returncode, done.stdout, done.stderr) == (0, shown, '')
-
-
-def test_a_closed_output_ends_a_command_with_one_line():
-  program = _PRINT.format(times=100_000)
-  program = program.replace('(main)', '(main, resumes=False)')
-  with subprocess.Popen(
-    [sys.executable, '-c', program],
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-  ) as process:
-    assert process.stdout.readline()
-    process.stdout.close()
-    printed = process.stderr.read()
-  said = 'nothing was written; start it again.'
-  assert printed == f'\nstopped: {said}\n'.encode()
-  assert process.returncode == 128 + signal.SIGPIPE
 
 
 _FLAGS = """

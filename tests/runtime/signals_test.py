@@ -118,7 +118,7 @@ def main(argv):
   if stop.signum is not None:
     raise errors.Interrupted(stop.signum)
 
-cli.run(main, takes_arguments=True)
+cli.run(main, takes_arguments=True, resumes=sys.argv[2] != "once")
 """
 
 
@@ -148,7 +148,7 @@ def test_a_run_whose_terminal_closes_saves_unless_told_to_go_on(
 def test_a_run_whose_reader_ends_saves(tmp_path):
   program = _TRAIN.replace('fcntl.ioctl', '(lambda *_: 0)')
   with subprocess.Popen(
-    [sys.executable, '-c', program, str(tmp_path / 'saved'), 'plain'],
+    [sys.executable, '-c', program, str(tmp_path / 'saved'), 'once'],
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
   ) as process:
@@ -156,6 +156,6 @@ def test_a_run_whose_reader_ends_saves(tmp_path):
     process.stdout.close()
     said = process.stderr.read()
   assert process.returncode == 128 + signal.SIGPIPE
-  assert said.endswith(b'\nstopped: resume with the same command.\n')
+  assert said.endswith(b'\nstopped: nothing was written; start it again.\n')
   number = int(signal.SIGPIPE)
   assert (tmp_path / 'saved').read_text() == f'saved after {number}'
