@@ -622,7 +622,7 @@ ROWS = {
   'data_files': damage_data,
   'claim': damage_claim,
   'full_predicted': start_on_small,
-  'full_data': partial(fill_disk, before_data, 0, ['make room'], '', []),
+  'full_data': partial(fill_disk, before_data, 0, ['No space left'], '', []),
   'full_checkpoint': partial(
     fill_disk, partial(before_row, 3), 48, ['No space left'], '', ['2']
   ),

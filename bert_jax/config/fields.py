@@ -51,13 +51,13 @@ FIELDS: dict[str, Field] = {
   ),
   'init_from': Field(
     '',
-    'a trained model to start from, with its sizes and vocabulary: the workdir '
-    'of a run, its checkpoint of a step (WORKDIR@STEP), hf:OWNER/NAME or another '
-    'that bert_jax.convert reads; empty is new weights; the optimizer is new',
+    'a trained model to start from: a run (or WORKDIR@STEP), hf:OWNER/NAME or'
+    ' another that bert_jax.convert reads; empty is new weights',
   ),
   'continue_from': Field(
     '',
-    'a run, or WORKDIR@STEP, to go on from, with optimizer and place in the data',
+    'a run, or WORKDIR@STEP, to go on from, with optimizer and place in the '
+    'data',
   ),
   'resize_positions': Field(
     False, 'cut or extend the position embeddings of init_from to max_positions'
@@ -117,9 +117,9 @@ FIELDS: dict[str, Field] = {
   # Text, and how it becomes training data.
   'data.input': Field(
     'python-docs',
-    'files, globs, folders, gs://…, hf://datasets/OWNER/NAME/FILES, tfds:NAME/'
-    'CONFIG:SPLIT or python-docs, separated by commas: text, WikiExtractor pages, '
-    'MediaWiki dumps, JSON, Parquet, Arrow; also .gz .bz2 .xz .zst',
+    'files, globs, folders, gs://…, hf://datasets/OWNER/NAME/FILES, '
+    'tfds:NAME/CONFIG:SPLIT or python-docs, separated by commas, of kinds in '
+    'docs/data.md',
     _GIVEN,
     in_runs='for fine-tuning a folder, or train=FILE,dev=FILE,test=FILE',
   ),
@@ -136,9 +136,8 @@ FIELDS: dict[str, Field] = {
   ),
   'data.layout': Field(
     'paragraphs',
-    'layout of plain text; paragraphs, sentences: one per line, blank lines '
-    'between documents; lines: each line is a document; files: each file is a '
-    'document of hard-wrapped lines, as is each text in JSON and TFDS',
+    'how plain text is laid out: paragraphs, a sentence or a document per '
+    'line, or a file per document (docs/data.md)',
     Choice('paragraphs', 'sentences', 'lines', 'files'),
   ),
   'data.language': Field(
@@ -168,10 +167,8 @@ FIELDS: dict[str, Field] = {
   'data.lowercase': Field(True, 'whether text is lower-cased'),
   'data.strip_accents': Field(
     'auto',
-    'whether accents and other nonspacing marks are stripped: true, false, '
-    'as_lowercase (from uncased text, like Google), or auto: from uncased '
-    'text, unless the given vocabulary has pieces with accents or, without '
-    'one, 1% of the characters are of scripts without case',
+    'whether accents are stripped; auto: from uncased text, unless its '
+    'vocabulary or script needs them (docs/data.md)',
     Choice('auto', 'as_lowercase', 'true', 'false'),
     # The config is checked against the prepared data, which fix it.
     SAME_RESULT,
@@ -195,8 +192,8 @@ FIELDS: dict[str, Field] = {
   ),
   'data.heldout': Field(
     0.01,
-    "share of each input's text kept for evaluation; of an input below 25 MB "
-    'up to a tenth, see docs/data.md',
+    "share of each input's text kept for evaluation; more of small ones "
+    '(docs/data.md)',
     Range(above=0, most=0.9),
     in_runs='for fine-tuning, share of the training rows without a dev file',
   ),
@@ -255,14 +252,14 @@ FIELDS: dict[str, Field] = {
   ),
   'finetuning.form': Field(
     'bert',
-    "bert, or gpt's, with new tokens and the language model's loss (docs/finetuning.md)",
+    "bert, or gpt's, with new tokens and the language model's loss "
+    '(docs/finetuning.md)',
     Choice('bert', 'gpt'),
   ),
   'finetuning.features': Field(
     'none',
-    'hidden states of init_from to train a BiLSTM and a head on (table 7), '
-    'concatenated if there are two models, MODEL,MODEL; none trains the whole '
-    'model',
+    'hidden states of init_from, maybe MODEL,MODEL, that a BiLSTM reads '
+    '(table 7)',
     Choice(
       *('none', 'embeddings', 'second_to_last', 'last', 'weighted_sum_last_4'),
       *('concat_last_4', 'weighted_sum_all'),
@@ -312,7 +309,8 @@ FIELDS: dict[str, Field] = {
   ),
   'objective.word_vectors': Field(
     False,
-    'word embeddings start alike for words of like neighbours (docs/plateau.md)',
+    'word embeddings start alike for words of like neighbours '
+    '(docs/plateau.md)',
   ),
   'objective.sampled_words': Field(
     0,
@@ -361,7 +359,8 @@ FIELDS: dict[str, Field] = {
   ),
   'phases.learning_rates': Field(
     (),
-    'peak of each phase, with its own warm-up and decay; 0 goes on with the last',
+    'peak of each phase, with its own warm-up and decay; 0 goes on with the '
+    'last',
     Range(0, 1),
     example=(1e-4,),
   ),
@@ -528,9 +527,7 @@ def get_meanings() -> dict[str, str]:
   meanings = {}
   for name, field in FIELDS.items():
     parts = [field.meaning, field.in_runs]
-    if isinstance(field.allowed, Choice) and not all(
-      choice in field.meaning for choice in field.allowed
-    ):
+    if isinstance(field.allowed, Choice):
       parts.append(f'one of {", ".join(field.allowed)}')
     meanings[name] = '; '.join(filter(None, parts))
   return meanings

@@ -67,7 +67,17 @@ def start(
   # jax queries Google's metadata server with requests, which raises OSErrors.
   except (OSError, RuntimeError, ValueError) as error:
     if not coordinator and _knows_no_hosts(error):
-      _train_alone()
+      three = '--coordinator, --num_processes and --process_id (docs/hosts.md)'
+      if jax.process_count() > 1:
+        raise errors.UserError(
+          f'this TPU belongs to a slice of {jax.process_count()} hosts, but no '
+          f'metadata server names them; start again, or give {three}.'
+        ) from error
+      print(
+        'found no metadata server and no list of other TPU hosts: training on '
+        f'this host alone. For several hosts give {three}; --num_processes=1 '
+        'skips this search.'
+      )
       return
     raise errors.UserError(
       f'cannot connect to the other processes: {errors.first_line(error)}. '
@@ -76,20 +86,6 @@ def start(
     ) from error
   if jax.process_index():
     sys.stdout = open(os.devnull, 'w', encoding='utf-8')
-
-
-def _train_alone():
-  three = '--coordinator, --num_processes and --process_id (docs/hosts.md)'
-  if jax.process_count() > 1:
-    raise errors.UserError(
-      f'this TPU belongs to a slice of {jax.process_count()} hosts, but no '
-      f'metadata server names them; start again, or give {three}.'
-    )
-  print(
-    'found no metadata server and no list of other TPU hosts: training on this '
-    f'host alone. For several hosts give {three}; --num_processes=1 skips this '
-    'search.'
-  )
 
 
 def _has_tpu() -> bool:
@@ -165,7 +161,6 @@ def sum_global(own: np.ndarray, whole: jax.Array):
 
 @jax.jit
 def sum_of(x: jax.Array):
-  """Returns the sum of an array's elements."""
   return jnp.sum(x)
 
 
