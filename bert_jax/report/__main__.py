@@ -3,8 +3,8 @@
   python -m bert_jax.report --workdir=runs/tiny
 
 The page is one HTML file that needs no network. Give several directories to see
-them side by side; that of a sweep is all of its runs. They may still be training.
-Each kept checkpoint guesses the same held-out words, so keep some
+the runs, such as those of a sweep, side by side. They may still be training. Each
+kept checkpoint guesses the same held-out words, so keep some
 (--config.checkpoint.keep_every) to see what is learnt when.
 """
 
@@ -27,16 +27,15 @@ def main():
   folders = [storage.resolve(x) for x in flags.FLAGS.workdir or ['']]
   output = flags.FLAGS.output or os.path.join(folders[0], 'report.html')
   machine.keep_programs()
-  workdirs, sweeps = page.find(folders)
-  text = page.render([page.read(x) for x in workdirs], sweeps)
+  text = page.render([page.read(x) for x in folders])
   storage.make_folder(os.path.dirname(output))
   # A link is replaced: in a folder from elsewhere it may lead anywhere.
   files.write_text(output, text)
-  print(f'wrote {output}: {errors.count(len(workdirs), "run")}')
+  print(f'wrote {output}: {errors.count(len(folders), "run")}')
 
 
 def _define_flags():
-  flags.DEFINE_list('workdir', None, 'Directories of runs or sweeps.')
+  flags.DEFINE_list('workdir', None, 'Directories of runs.')
   flags.DEFINE_string('output', '', 'The .html to write; replaced if there.')
   flags.mark_flags_as_required(['workdir'])
 

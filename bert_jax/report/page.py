@@ -14,10 +14,9 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.config import describe
-from bert_jax.experiments import table
 from bert_jax.inference import fill, source, trained_run
 from bert_jax.pretraining import finish
-from bert_jax.runtime import cards, files, storage
+from bert_jax.runtime import cards, files
 from bert_jax.workdir import checkpoint_reader, log, paths
 
 _CHECKPOINTS, _EXAMPLES = 6, 5  # that guess words, and words to guess, at most
@@ -63,24 +62,6 @@ class Run(NamedTuple):
   curves: dict[str, list[tuple[float, float]]]
   marks: dict[str, tuple[str, float]]
   sections: dict[str, Any]
-
-
-def find(folders: Sequence[str]) -> tuple[list[str], dict[str, dict]]:
-  """Returns the runs in folders of runs or sweeps, and {sweep: results.json}."""
-  workdirs, sweeps = [], {}
-  for folder in folders:
-    if not storage.exists(os.path.join(folder, 'sweep.json')):
-      workdirs.append(folder)
-      continue
-    sweeps[folder] = _read(folder, 'results.json')
-    settings = sweeps[folder].get('settings', ())  # a table has none
-    done = {name for x in settings for name in x['values']}
-    # Of what is there: another name might lead out of the folder.
-    names = storage.list_names(folder)
-    workdirs += [os.path.join(folder, x) for x in names if x in done]
-  if not workdirs:
-    raise errors.UserError(f'{folders}: no sweep with runs that ended.')
-  return workdirs, sweeps
 
 
 def _read(folder: str, name: str) -> dict:
@@ -191,16 +172,13 @@ def _guess(workdir, length, data) -> dict[str, Any]:
   return sections
 
 
-def render(shown: Sequence[Run], sweeps: Mapping[str, dict]) -> str:
-  """Returns the page, HTML that loads nothing; `sweeps` are of `find`."""
+def render(shown: Sequence[Run]) -> str:
+  """Returns the page, HTML that loads nothing."""
   folders = [x.workdir.rstrip('/') for x in shown]
   start = os.path.commonprefix(folders).rfind('/') + 1
   named = dict(zip((x[start:] for x in folders), shown, strict=True))
-  title = errors.listing([*map(os.path.basename, sweeps)] or [*named], most=3)
+  title = errors.listing([*named], most=3)
   parts = [_tag('title', title), _tag('h1', title)]
-  for path, summary in sweeps.items():
-    rows = table.tabulate(summary)
-    parts += [_tag('h2', f'Sweep {path}'), _make_table(rows)]
   facts = dict.fromkeys(name for run in shown for name in run.facts)
   rows = [(x, *(run.facts.get(x, '') for run in shown)) for x in facts]
   parts += [_tag('h2', 'Results'), _make_table([('', *named), *rows])]

@@ -88,10 +88,7 @@ def list_start(
 
 
 def list_phase(
-  config: config_dict.ConfigDict,
-  objective: Objective,
-  mesh: Mesh,
-  phase: Phase,
+  config: config_dict.ConfigDict, objective: Objective, mesh: Mesh, phase: Phase
 ) -> list[Program]:
   """Returns the programs of a phase, whose objective is from `tuning.tune`.
 

@@ -154,8 +154,7 @@ class Checkpoints:
         cannot be read or has another state tree, without proof of damage.
     """
     found, problems = integrity.restore_newest(
-      self._steps,
-      lambda step: restore_step(self._path(step), template),
+      self._steps, lambda step: restore_step(self._path(step), template)
     )
     if found is None and problems and not start_over:
       raise errors.UserError(

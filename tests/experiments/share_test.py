@@ -117,14 +117,6 @@ def test_ctrl_c_reaches_the_run_which_saves(tmp_path, capsys):
   assert not (tmp_path / 'seed=2').exists()
 
 
-def test_a_closed_output_stops_the_run_as_sigterm_does(tmp_path):
-  stop = signals.Stop()
-  stop.signum = signal.SIGPIPE  # which Python ignores
-  command = [sys.executable, '-S', '-c', 'import time; time.sleep(60)']
-  code, _ = share.run_process(command, str(tmp_path), stop)
-  assert code == -signal.SIGTERM
-
-
 def test_a_run_waits_for_the_one_that_it_needs(tmp_path, capsys):
   needs = {'seed=0': ('seed=2',), 'seed=1': ('seed=2', 'seed=0')}
   scores, failed, _ = work(tmp_path / 'a', needs=needs)
@@ -310,8 +302,7 @@ def test_inputs_are_checked_before_a_sweep_claims_its_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('codes', 'code'),
-  [([], 0), ([75, 70], 70), ([70, 1, 75], 1), ([-9], 70)],
+  ('codes', 'code'), [([], 0), ([75, 70], 70), ([70, 1, 75], 1), ([-9], 70)]
 )
 def test_a_sweep_ends_as_its_runs_did(codes, code):
   assert share.report_failures(dict(enumerate(codes))) == code

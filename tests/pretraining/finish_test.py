@@ -2,16 +2,13 @@
 
 import json
 import shlex
-import signal
 
 import numpy as np
 import pytest
 
-from bert_jax import errors
 from bert_jax.config import recipes, to_json
 from bert_jax.data import manifest_file
 from bert_jax.pretraining import finish, pretrain
-from bert_jax.runtime import cards
 from bert_jax.tokenization import tokenizer
 from tests import models
 from tests.data import made
@@ -99,11 +96,7 @@ EVALUATED = '{"kind": "eval", "step": 9, "mlm_loss": 2.5}\n'
   ('text', 'shown', 'hidden'),
   [
     ('the fish swam in the river .', 'the fish swam in the', 'swam'),
-    (
-      'it is un ##aff ##able to him .',
-      'it is un ##aff ##able',
-      'is',
-    ),
+    ('it is un ##aff ##able to him .', 'it is un ##aff ##able', 'is'),
     ('##able to him and under ##stand ##ing', 'to him and', 'and'),
     ('a dog barked loud ##ly', 'a dog barked loud ##ly', 'barked'),  # a cut end
     ('ภาษา ##ไทย และ', 'ภาษา ##ไทย และ', 'ภาษา ##ไทย'),
@@ -160,30 +153,6 @@ def write_heldout(tmp_path):
   return config, str(tmp_path)
 
 
-def test_an_interruption_of_the_examples_leaves_the_export(
-  tmp_path, monkeypatch
-):
-  config, data = write_heldout(tmp_path)
-  config.data.vocab_size = len(models.VOCAB)
-  (tmp_path / 'metrics.jsonl').write_text(EVALUATED)
-  exported = []
-
-  def interrupt(*args):
-    raise errors.Interrupted(signal.SIGTERM)
-
-  monkeypatch.setattr(
-    finish.manifest_file, 'load_tokenizer', lambda *args: models.TOKENIZER
-  )
-  monkeypatch.setattr(finish, 'describe_run', lambda *args: None)
-  monkeypatch.setattr(
-    finish.hugging_face, 'export', lambda path, *_, **__: exported.append(path)
-  )
-  monkeypatch.setattr(finish.fill, 'fill', interrupt)
-  with pytest.raises(errors.Interrupted):
-    finish.finish(config, data, str(tmp_path), models.make_params(), {}, 9)
-  assert exported == [f'{tmp_path}/export']
-
-
 def test_the_examples_are_held_out_rows(tmp_path):
   _, data = write_heldout(tmp_path)
   examples = finish.choose_examples(data, 9, models.TOKENIZER, 3)
@@ -199,11 +168,6 @@ def test_without_a_good_sentence_there_is_a_bad_one_or_no_command():
   assert first('x', ['[UNK] [MASK]']).endswith(" '[UNK] [MASK]'")
   for given in (('x', []), (None, ['a [MASK]'])):
     assert first(*given).endswith("report --workdir='my run'")
-
-
-def test_a_card_has_each_language_once():
-  text = cards.make_metadata('fill-mask', 'en,ko,en')
-  assert '\nlanguage: [en, ko]\n' in text
 
 
 def test_a_card_says_how_long_the_rows_were(make_text):

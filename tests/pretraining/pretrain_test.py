@@ -130,17 +130,6 @@ def test_shapes_are_known_without_data(directories, changes):
     }
 
 
-def test_phases_that_differ_in_predictions_alone_evaluate_alike(directory):
-  c = make_config(
-    objective__initial_mask_rate=0.4,
-    phases__seq_length=(32, 32),
-    phases__batch_size=(16, 16),
-    phases__max_predictions=(13, 9),
-  )
-  made, phases = pretrain.make_task(c, directory), task.list_phases(c)
-  assert same(*(made.eval_batch(phase, 0) for phase in phases))
-
-
 @pytest.mark.parametrize('pack, most', [(1, 50), (3, 100_000)])
 def test_evaluation_sees_each_pair_once_and_pads_the_last_batch(
   directories, pack, most
@@ -241,12 +230,6 @@ def test_right_to_left_is_left_to_right_of_the_reversed_text(directory):
   assert abs(wrong['mlm_loss'] / loss - 1) > 1e-4
 
 
-def test_pairs_of_a_row_are_masked_by_different_draws(directories):
-  made = Batches(make_config(data__pack=3), directories[3])
-  keys = made._keys(0, 2, np.arange(4))
-  assert keys.shape == (4, 3) and len(np.unique(keys)) == 12
-
-
 def test_the_unit_of_masking_is_passed_on(directory):
   token, span = (
     batches(make_config(objective__mask_unit=unit), directory, [0])[0]
@@ -280,17 +263,6 @@ def test_each_input_that_is_evaluated_alone_has_a_line():
   )
 
 
-def test_a_loss_beyond_all_bounds_has_a_perplexity():
-  assert pretrain.derive({'mlm_loss': 2.0})['mlm_perplexity'] == math.exp(2)
-  assert 1e300 < pretrain.derive({'mlm_loss': 1e4})['mlm_perplexity'] < math.inf
-
-
-def test_without_nsp_there_is_no_pooler():
-  made = pretrain.make_objective(make_config(objective__nsp=False))
-  params = jax.eval_shape(made.init, jax.random.key(0))
-  assert set(params) == {'embeddings', 'encoder', 'mlm'}
-
-
 def test_untrained_models_predict_by_word_frequency_if_asked_to(directory):
   sizes = {
     'model__num_layers': 1,
@@ -299,7 +271,7 @@ def test_untrained_models_predict_by_word_frequency_if_asked_to(directory):
   }
   c = make_config(objective__unigram_bias=True, **sizes)
   made = pretrain.make_task(c, directory)
-  params = made.objective.init(jax.random.key(0))
+  params = jax.jit(made.objective.init)(jax.random.key(0))
   shares = np.exp(params['mlm']['bias'][:120])  # others are padding rows
   assert shares.sum() == pytest.approx(1, abs=1e-5)
   words = manifest_file.load_tokenizer(directory).vocab

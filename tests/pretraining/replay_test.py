@@ -12,9 +12,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.config import to_json, unflatten
 from bert_jax.data import prepare
-from bert_jax.inference import trained_run
 from bert_jax.pretraining import pretrain, replay
-from bert_jax.trainer.task import list_phases
 from tests import models
 from tests.data import preparation
 from tests.pretraining import pretrain_test
@@ -93,21 +91,6 @@ def test_rows_add_up_to_the_loss_and_have_the_text_of_their_tokens(
     assert '[MASK]' not in text and '[SEP]' in text and '*' in text
 
 
-def test_a_row_has_the_loss_of_a_batch_of_it_alone(made):
-  rows = read_rows(replay.describe(made, 33))
-  c = unflatten(
-    json.loads(to_json(trained_run.read_config(f'{made}/config.json')))
-  )
-  task = pretrain.make_task(c, c.data.dir)
-  batch = task.train_batch(list_phases(c)[1], 32, np.array([3]))
-  objective = task.objective
-  compute = jax.jit(objective.compute)
-  sums, _ = compute(make_params(c, 4), batch, None)
-  counts = objective.counts(batch)
-  for name, mean in zip(objective.losses, rows[3][1], strict=True):
-    assert mean == pytest.approx(float(sums[name] / counts[name]), abs=1e-3)
-
-
 def test_rows_that_are_not_finite_come_first(made, monkeypatch):
   measure = replay.measure
 
@@ -129,10 +112,7 @@ def test_the_weights_are_the_newest_that_have_not_seen_the_step(
   monkeypatch.setattr(replay, 'mark_rows', lambda *_: [''] * 8)
   [title, *_] = replay.describe(made, number)
   assert f'with the weights of step {used}:' in title
-  for wrong, words in (
-    (2, 'checkpoint of step 1 or bef'),
-    (41, 's 1 to 40'),
-  ):
+  for wrong, words in ((2, 'checkpoint of step 1 or bef'), (41, 's 1 to 40')):
     with pytest.raises(errors.UserError, match=words):
       replay.describe(made, wrong)
 

@@ -46,8 +46,7 @@ def write(folder, losses=(6.0, 4.0), rows=(), task='pretraining', **files):
 
 
 def show(*folders):
-  workdirs, sweeps = page.find([str(x) for x in folders])
-  return page.render([page.read(x) for x in workdirs], sweeps)
+  return page.render([page.read(str(x)) for x in folders])
 
 
 def find_row(text, name):
@@ -98,30 +97,6 @@ def test_scores_stand_beside_a_constant_and_metrics_are_drawn(tmp_path):
   text = show(write(tmp_path / 'b', rows=[row], **more))
   assert find_row(text, 'dev f1') == [f'{score}, counting words 0.5000']
   assert 'eval: f1, by step' in text
-
-
-def test_a_sweep_has_a_row_for_each_setting(tmp_path):
-  setting = {'metric': 'f1', 'std': None, 'baseline': 0.25, 'runs': 2}
-  setting['problems'] = {}
-  settings = [
-    {'fields': {'rate': '1'}, 'values': {'a': 0.5}, 'mean': 0.5, 'best': 0.5},
-    {'fields': {'rate': '2'}, 'values': {}, 'mean': None, 'best': None}
-    | {'baseline': None},
-  ]
-  write(tmp_path / 's' / 'a')
-  # A run of another folder is none of the sweep's.
-  write(tmp_path / 'b')
-  settings[0]['values']['../b'] = 0.5
-  results = {'settings': [setting | x for x in settings], 'select': 'last'}
-  (tmp_path / 's' / 'sweep.json').write_text('{}')
-  (tmp_path / 's' / 'results.json').write_text(json.dumps(results))
-  text = show(tmp_path / 's')
-  assert '<title>s</title>' in text and '<h2>b</h2>' not in text
-  assert find_row(text, '1') == ['2/2', '0.5000', '0.5000', '0.2500', '']
-  assert find_row(text, '2') == ['0/2', '', '', '', '']
-  (tmp_path / 's' / 'results.json').unlink()
-  with pytest.raises(errors.UserError, match='no sweep with runs that ended'):
-    show(tmp_path / 's')
 
 
 def test_a_run_that_failed_at_the_start_says_why(tmp_path):

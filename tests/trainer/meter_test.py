@@ -193,10 +193,7 @@ def change(losses, changes):
     (change(make_losses(100), {49: 50.0}), []),  # too early to tell
     (change(np.full(100, 5.0), {80: 0.2, 90: 0.3}), [90]),  # by 4 and 6 %
     # Near 0, batches with a wrong row, late in fine-tuning.
-    (
-      change(np.full(200, 0.009), {150: 0.111, 160: 0.491, 170: 0.6}),
-      [170],
-    ),
+    (change(np.full(200, 0.009), {150: 0.111, 160: 0.491, 170: 0.6}), [170]),
   ],
 )
 def test_spikes_are_found_where_they_are(losses, spikes):

@@ -35,10 +35,9 @@ def slow(*rows):
 
 def check_kernels(found, device):
   """The kernels of a v4 are those of every later chip."""
-  call, size = {
-    'tpu': ('tpu_custom_call', 128),
-    'gpu': ('flash_forward', 64),
-  }[device.platform]
+  call, size = {'tpu': ('tpu_custom_call', 128), 'gpu': ('flash_forward', 64)}[
+    device.platform
+  ]
   for (name, length), text in found.items():
     assert (call in text) == (length % size == 0)
     if call == 'flash_forward' in text:
@@ -80,10 +79,7 @@ def test_training_and_evaluation_of_each_config_lower(name, device):
 
 @pytest.mark.parametrize(
   'name, device',
-  [
-    ('swag', TPU),
-    *slow(('squad', TPU), ('ner', TPU), ('squad', GPU)),
-  ],
+  [('swag', TPU), *slow(('squad', TPU), ('ner', TPU), ('squad', GPU))],
 )
 def test_training_and_evaluation_of_each_task_lower(name, device, monkeypatch):
   monkeypatch.setattr(batches, '_SHARES', (0.25,))  # two lengths for five
@@ -125,13 +121,6 @@ def test_training_and_evaluation_lower_for_each_chip(chip):
 )
 def test_every_way_to_compute_lowers_for_four_tpus(arguments):
   assert lowering.lower(lowering.short(arguments), tpu('v5e'), 4)
-
-
-def test_chips_without_kernels_can_recompute_attention():
-  c = lowering.short(FAST + ',attention=recompute')
-  text = lowering.lower(c, tpu('v3'), 4)[programs.TRAIN, 128]
-  assert 'tpu_custom_call' not in text
-  assert 'while' in text and 'optimization_barrier' in text
 
 
 def test_two_slices_lower(monkeypatch):

@@ -7,11 +7,7 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.workdir import checkpoint_reader
-from tests.workdir.checkpoints import (
-  damage,
-  make_params_state,
-  write_params,
-)
+from tests.workdir.checkpoints import damage, make_params_state, write_params
 
 
 def contents(directory):

@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax import config, errors
 from bert_jax.runtime import files, hub
-from bert_jax.workdir.claim import adopt, claim, find_changes, pin_sources
+from bert_jax.workdir.claim import adopt, claim, pin_sources
 
 
 def train(path, arguments='', trains=True):
@@ -97,19 +97,6 @@ def test_what_does_not_change_the_meaning_may_change_and_is_said(
   train(tmp_path / 'run')
   train(tmp_path / 'run', changes)
   assert capsys.readouterr().out == said
-
-
-def test_a_change_is_found_until_it_is_adopted(tmp_path):
-  c = config.apply_arguments(config.pretraining('tiny'), 'mesh.model=2')
-  train(tmp_path)
-  for _ in range(2):
-    train(tmp_path, 'mesh.model=2')
-    found = find_changes(str(tmp_path), c)
-    assert found == {'mesh.model': {'was': 1, 'is': 2}}
-  adopt(str(tmp_path), c)
-  assert find_changes(str(tmp_path), c) == {}
-  fields = json.loads((tmp_path / 'config.json').read_text())
-  assert fields['mesh.model'] == 2
 
 
 def test_one_writer_at_a_time(tmp_path):

@@ -16,14 +16,6 @@ def append(folder, name, text):
     file.write(text)
 
 
-def test_a_local_directory_is_its_own_mirror(tmp_path):
-  found = log.Mirror(str(tmp_path), ['metrics.jsonl'])
-  assert found.folder == str(tmp_path)
-  found.flush()
-  found.close()
-  assert os.listdir(tmp_path) == []
-
-
 def test_what_grew_is_uploaded_whole_and_fetched_by_the_next(remote):
   first = log.Mirror(remote, ['log'])
   append(first.folder, 'log', 'one\n')

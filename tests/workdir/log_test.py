@@ -77,14 +77,6 @@ def test_a_signal_alone_is_replaced_by_an_error_of_the_log(
       raise error
 
 
-@pytest.mark.parametrize('where', ['download', 'write'])
-def test_a_bucket_that_is_away_keeps_its_words(remote, monkeypatch, where):
-  monkeypatch.setattr(storage, where, away)
-  with pytest.raises(OSError, match='cannot write .* the bucket is away$'):
-    with log.Log(remote, 0) as rows:
-      rows.write('train', 2, {'loss': 8.0})
-
-
 @pytest.mark.parametrize(
   'line',
   [
