@@ -22,6 +22,7 @@ def check(c: config_dict.ConfigDict):
   o, steps = c.optimizer, sum(c.phases.steps)
   longest, most = max(c.phases.seq_length), c.model.max_positions
   pretraining, classes = c.task == 'pretraining', c.task == 'classification'
+  rate, continued = o.learning_rate, pretraining and c.init_from
   masked = pretraining and c.objective.kind == 'mlm'
   gpt, features = f.form == 'gpt', f.features != 'none'
   asked = f'finetuning.features={f.features}'
@@ -35,8 +36,14 @@ def check(c: config_dict.ConfigDict):
       f'model.max_positions={most}': (
         longest > most and (not c.init_from or c.resize_positions)
       ),
-      'optimizer.learning_rate=0 is for fine-tuning, which fills it in': (
-        pretraining and not o.learning_rate
+      'optimizer.learning_rate=0 is for fine-tuning and with init_from, -1 for '
+      'pre-training with init_from, and nothing else is below 0': (
+        rate <= 0
+        and not {0: c.init_from or not pretraining, -1: continued}.get(rate)
+      ),
+      'data.add_words and data.general are for pre-training with init_from, without '
+      'data.dir': (
+        (c.data.add_words or c.data.general) and (not continued or c.data.dir)
       ),
       f'optimizer.warmup_steps={o.warmup_steps} leaves none of the {steps} steps '
       'for the decay': (

@@ -14,20 +14,27 @@ checkpoint first. On many hosts start the same command on each (docs/hosts.md).
 
 import contextlib
 import json
+from collections.abc import Collection
 
 from absl import flags
 from ml_collections import config_dict, config_flags
 
-from bert_jax.config import get_meanings
+from bert_jax.config import get_meanings, list_typed
 from bert_jax.runtime import cli, machine, storage
 
 
-def run(config: config_dict.ConfigDict, workdir: str):
-  """Prepares the data, trains and exports; resumes an interrupted run."""
+def run(
+  config: config_dict.ConfigDict, workdir: str, typed: Collection[str] = ()
+):
+  """Prepares the data, trains and exports; resumes an interrupted run.
+
+  `typed` are the fields that a user set by name, see `transfer.check_given`.
+  """
   # Imported here and below, so that --help and the processes that prepare data,
   # which import this module, do not wait for jax.
   from bert_jax import config_check, tasks
   from bert_jax.config import to_json
+  from bert_jax.inference import transfer
   from bert_jax.parallel import agreement, distributed
   from bert_jax.trainer import fit
   from bert_jax.workdir import claim, status
@@ -35,7 +42,8 @@ def run(config: config_dict.ConfigDict, workdir: str):
   task = tasks.get(config)
   config_check.check(config)
   config = claim.pin_sources(config, workdir)
-  config = task.take_model(config, workdir)
+  given, config = config, task.take_model(config, workdir)
+  transfer.check_given(given, config, typed)
   config_check.check(config)
   agreement.check_same({**json.loads(to_json(config)), **agreement.hash_code()})
   fit.check_devices(config)
@@ -90,10 +98,12 @@ def check_early(config: config_dict.ConfigDict):
   """
   from bert_jax import config_check
   from bert_jax.corpus import sources, text_files
+  from bert_jax.data import recipe
 
   config_check.check(config)
   # Of fine-tuning, 'train=FILE,dev=FILE'; prepared data need no input.
-  inputs = [x.rpartition('=')[2] for x in config.data.input.split(',')]
+  given = recipe.list_inputs(config.data)
+  inputs = [x.rpartition('=')[2] for x in given]
   for path in [] if config.data.dir else filter(sources.is_file, inputs):
     if not storage.is_remote(path):
       text_files.expand(path)
@@ -103,6 +113,7 @@ def train(
   config: config_dict.ConfigDict,
   workdir: str,
   hosts: tuple[str | None, int | None, int | None] = (None, 1, None),
+  typed: Collection[str] = (),
 ):
   """Does what the command does: `run`, after checks that need no jax.
 
@@ -117,12 +128,15 @@ def train(
   distributed.start(*hosts)
   with distributed.leaving_together():
     machine.keep_programs()
-    run(config, storage.resolve(workdir))
+    run(config, storage.resolve(workdir), typed)
 
 
 def main():
   f = flags.FLAGS
-  train(f.config, f.workdir, (f.coordinator, f.num_processes, f.process_id))
+  typed = list_typed(f['config'].config_filename.partition(':')[2])
+  typed.update(config_flags.get_override_values(f['config']))
+  hosts = f.coordinator, f.num_processes, f.process_id
+  train(f.config, f.workdir, hosts, typed)
 
 
 if __name__ == '__main__':

@@ -1,6 +1,6 @@
 """An experiment's config: fields, recipes, arguments, and how it is saved."""
 
-from bert_jax.config.arguments import apply_arguments, set_field
+from bert_jax.config.arguments import apply_arguments, list_typed, set_field
 from bert_jax.config.fields import (
   FIELDS,
   check_fields,

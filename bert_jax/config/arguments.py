@@ -94,6 +94,14 @@ def set_field(c: config_dict.ConfigDict, name: str, value: str) -> str:
   return path
 
 
+def list_typed(arguments: str) -> set[str]:
+  """Returns the dotted paths of the fields that arguments set by name."""
+  names = {item.partition('=')[0] for item in arguments.split(',')}
+  if 'size' in names:
+    names |= {'num_layers', 'hidden_size', 'num_heads', 'mlp_size'}
+  return {f for f in FIELDS if not names.isdisjoint((f, f.split('.')[-1]))}
+
+
 def _find_near(name, fields):
   """Returns up to three fields, each by the shortest name that is unique."""
   last = [f.split('.')[-1] for f in fields]

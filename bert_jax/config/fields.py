@@ -134,6 +134,19 @@ FIELDS: dict[str, Field] = {
     'power of its size by which an input is used, beside weights',
     Range(0, 1),
   ),
+  'data.general': Field(
+    '',
+    'with init_from, an input of general text to mix in, so that less is forgotten',
+  ),
+  'data.general_share': Field(
+    0.1, 'share of data.general in the text', Range(above=0, below=1)
+  ),
+  'data.add_words': Field(
+    0,
+    'with init_from, words of data.input to add to the vocabulary: those that save '
+    'the most pieces; each starts as the mean of its pieces',
+    Range(0, 2**20),
+  ),
   'data.layout': Field(
     'paragraphs',
     'how plain text is laid out: paragraphs, a sentence or a document per '
@@ -376,8 +389,8 @@ FIELDS: dict[str, Field] = {
   ),
   'optimizer.learning_rate': Field(
     1e-4,
-    'at the end of the warm-up; 0 is filled in by fine-tuning',
-    Range(0, 1),
+    'at the end of the warm-up; filled in: in fine-tuning 0, with init_from -1',
+    Range(-1, 1),
   ),
   'optimizer.warmup_steps': Field(
     10_000, 'updates in which the rate rises linearly from 0', _STEPS_OR_0

@@ -21,6 +21,8 @@ SIZES = {
 # About 4,500 predicted tokens: the loss has a standard error of 0.04 nats.
 _FEWEST_EVALUATED = 500
 
+_OF_DOMAIN = 0.064  # rate times hidden size
+
 # {kind of fine-tuning: learning rate and epochs} of BERT-Base and BERT-Large:
 # the paper's (sections 4.1 to 4.4, appendix A.3), which gives none for tags and
 # for the user's own files.
@@ -39,6 +41,11 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   c = fields.declare_fields()
   set_size(c, size)
   return c
+
+
+def choose_rate(hidden_size: int) -> float:
+  """Returns the learning rate to continue a model's pre-training: docs/domain.md."""
+  return float(f'{_OF_DOMAIN / hidden_size:.1e}')
 
 
 def read_size(size: str) -> tuple[int, int, int]:

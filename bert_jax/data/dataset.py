@@ -100,6 +100,11 @@ def open_split(directory: str, split: str, length: int) -> Split:
       made['inputs'][k]['input']: np.flatnonzero(source == k)
       for k in np.unique(source).tolist()
     }
+    if recipe.get('general_share') and len(of) > 1:
+      # Of as many rows at most as the domain, which few would be left of else.
+      *own, general = of
+      most = sum(len(of[name]) for name in own)
+      of[general] = of[general][:: -(-len(of[general]) // most)]
   return Split(reader, of)
 
 

@@ -85,7 +85,8 @@ def _check_unchanged(recipe: Recipe, manifest: dict, directory: str):
   if recipe.vocab and storage.exists(recipe.vocab):
     asked['vocab'] = made['vocab']  # words count, not paths
     words = tokenizer.read_vocab(recipe.vocab)
-    if tokenizer.hash_vocab(words) != manifest['vocab_sha256']:
+    made_with = tokenizer.read_vocab(manifest_file.vocab_path(directory))
+    if made_with[: len(words)] != words:  # what follows are added words
       raise errors.UserError(
         f'{recipe.vocab} is not the vocabulary that {directory} was prepared '
         f'with, {manifest_file.vocab_path(directory)}; use another directory, or '

@@ -38,6 +38,8 @@ class Recipe:
   shards: int
   seed: int
   size_power: float = 1.0
+  general_share: float = 0.0  # of the last input; 0 is none
+  add_words: int = 0  # to `vocab`
   added: tuple = ()  # the words that are kept whole, `tokenizer.AddedWord`
 
   def get_language(self, source: int) -> str:
@@ -67,7 +69,8 @@ def make_recipe(config: config_dict.ConfigDict) -> Recipe:
   names = [field.name for field in dataclasses.fields(Recipe)]
   fields = {name: c[name] for name in names if name in c}
   fields.update(
-    inputs=tuple(c.input.split(',')),
+    inputs=list_inputs(c),
+    general_share=c.general_share if c.general else 0.0,
     weights=tuple(float(weight) for weight in c.weights),
     strip_accents=accents.read_choice(c.strip_accents, c.lowercase),
     lengths=tuple(sorted(set(config.phases.seq_length))),
@@ -75,6 +78,11 @@ def make_recipe(config: config_dict.ConfigDict) -> Recipe:
     added=read_added(c.vocab),
   )
   return Recipe(**fields)
+
+
+def list_inputs(data: config_dict.ConfigDict) -> tuple[str, ...]:
+  """Returns the inputs of a config; the general text, if any, is the last."""
+  return *data.input.split(','), *[data.general] * bool(data.general)
 
 
 def added_path(vocab: str) -> str:
@@ -91,11 +99,16 @@ def read_added(vocab: str) -> tuple[tuple, ...]:
 
 def check_inputs(data: config_dict.ConfigDict):
   """Raises errors.UserError unless inputs, weights and languages fit together."""
-  inputs, weights = data.input.split(','), data.weights
-  if weights and len(weights) != len(inputs):
+  inputs, weights = list_inputs(data), data.weights
+  count = len(inputs) - bool(data.general)
+  if weights and len(weights) != count:
     raise errors.UserError(
-      f'weights={weights} are {len(weights)}, but there are {len(inputs)} '
+      f'weights={weights} are {len(weights)}, but there are {count} '
       'inputs; give one for each, or none.'
+    )
+  if data.general in inputs[:count] or ',' in data.general:
+    raise errors.UserError(
+      f'data.general={data.general} must be one input, and none of data.input.'
     )
   if (count := len(data.language.split(','))) not in (1, len(inputs)):
     raise errors.UserError(
@@ -108,15 +121,20 @@ def weigh_by_size(recipe: Recipe, sizes: Sequence[int]) -> Recipe:
   """Returns a recipe whose weights include a power of the inputs' sizes.
 
   Shares are those of XLM-R (arXiv 1911.02116), and all the text is used as often
-  as without the power, on average.
+  as without the power, on average. Then general text gets its share.
 
   Args:
     sizes: about how many bytes of text each input has.
   """
-  if recipe.size_power == 1:
+  share = recipe.general_share
+  if recipe.size_power == 1 and not share:
     return recipe
-  scale = sum(sizes) / sum(x**recipe.size_power for x in sizes)
-  powers = (scale * max(x, 1) ** (recipe.size_power - 1) for x in sizes)
-  given = recipe.weights or (1.0,) * len(sizes)
+  own = sizes[:-1] if share else sizes
+  scale = sum(own) / sum(x**recipe.size_power for x in own)
+  powers = (scale * max(x, 1) ** (recipe.size_power - 1) for x in own)
+  given = recipe.weights or (1.0,) * len(own)
   weights = tuple(a * b for a, b in zip(given, powers, strict=True))
+  if share:
+    used = sum(a * b for a, b in zip(weights, own, strict=True))
+    weights += (used * share / (1 - share) / max(sizes[-1], 1),)
   return dataclasses.replace(recipe, weights=weights)

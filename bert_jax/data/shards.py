@@ -76,12 +76,17 @@ class _Tokens(NamedTuple):
 
 
 def count_words(shard: Shard, recipe: Recipe) -> str:
-  """Counts a shard's words in a JSON file, once; returns the file's path."""
+  """Counts a shard's words in a JSON file, once; returns the file's path.
+
+  Those of general text are not counted.
+  """
+  general = len(recipe.inputs) - 1 if recipe.general_share else None
   path = shard.in_work('words')
   if not storage.exists(path):
     words = vocab_pieces.count_words(
       tokenizer.words(paragraph, recipe.lowercase, recipe.strip_accents)
       for text in _unique(shard)[0]
+      if text.source != general
       for paragraph in text.document.paragraphs
     )
     storage.write(path, json.dumps(words).encode())

@@ -22,7 +22,7 @@ from bert_jax.data import (
   summary,
   vocab_pieces,
 )
-from bert_jax.data.recipe import Recipe, weigh_by_size
+from bert_jax.data.recipe import Recipe, added_path, weigh_by_size
 from bert_jax.runtime import files, progress, storage
 from bert_jax.tokenization import tokenizer
 
@@ -58,9 +58,15 @@ def make(recipe: Recipe, partial: str, runner: Runner):
   vocab_path = manifest_file.vocab_path(partial)
   if not storage.exists(vocab_path):
     words = _read_vocab(recipe)
-    if not words:
+    if recipe.add_words or not words:
       counts = count_words(text, 'train', runner)
-      words = vocab_pieces.train(counts, recipe.vocab_size)
+      words = (
+        vocab_pieces.extend(words, counts, recipe.add_words)
+        if words
+        else vocab_pieces.train(counts, recipe.vocab_size)
+      )
+    if recipe.added:
+      files.write_json(added_path(vocab_path), recipe.added)
     tokenizer.write_vocab(words, vocab_path)
   held = next(shard for shard in text.shards if shard.split == 'heldout')
   words = files.load_json(shards.count_words(held, text.recipe))
@@ -164,7 +170,7 @@ def _read_vocab(recipe: Recipe) -> Sequence[str]:
   if not recipe.vocab:
     return ()
   words = tokenizer.read_vocab(recipe.vocab)
-  if len(words) != recipe.vocab_size:
+  if len(words) + recipe.add_words != recipe.vocab_size:
     raise errors.UserError(
       f'{recipe.vocab} has {len(words)} entries, but vocab_size is '
       f'{recipe.vocab_size}; set data.vocab_size={len(words)}.'

@@ -28,6 +28,7 @@ _MAX_TRAINING_WORDS = 1_000_000  # the rest is too rare to make a piece
 # except with much more text than usual or a much smaller vocabulary: then
 # pieces that save thousands of tokens replace them.
 _UNKNOWN = 100
+_FEWEST = 3  # occurrences of a word to add
 _ROUNDS = 2  # of dropping pieces; more rounds gain almost nothing
 
 _SPACE = '\u2581'  # marks the start of a word in SentencePiece
@@ -57,12 +58,7 @@ def train(words: collections.Counter, size: int) -> list[str]:
   of tokens that they save.
   """
   room = size - len(tokenizer.SPECIAL)
-  counted = [  # those that WordPiece splits, and UTF-8 has
-    (word, count)
-    for word, count in _sort_by_count(words)
-    if len(word) <= wordpiece.MAX_CHARS_PER_WORD
-    and not any('\ud800' <= c <= '\udfff' for c in word)
-  ]
+  counted = _list_spellable(words)
   characters = count_characters(counted)
   counted = counted[:_MAX_TRAINING_WORDS]
   # BPE gets at least half of the room, even if characters must be dropped.
@@ -81,6 +77,16 @@ def train(words: collections.Counter, size: int) -> list[str]:
 def _sort_by_count(counts: collections.Counter) -> list[tuple[str, int]]:
   """Returns items by descending count, ties in alphabetical order."""
   return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _list_spellable(words: collections.Counter) -> Counted:
+  """Returns the words that WordPiece splits, and UTF-8 has, by count."""
+  return [
+    (word, count)
+    for word, count in _sort_by_count(words)
+    if len(word) <= wordpiece.MAX_CHARS_PER_WORD
+    and not any('\ud800' <= c <= '\udfff' for c in word)
+  ]
 
 
 def count_characters(counted: Counted) -> dict[str, int]:
@@ -148,6 +154,54 @@ def choose(
     *(piece for piece in characters if piece in pieces),
     *(piece for piece in best if piece not in characters),
   ]
+
+
+def extend(
+  vocab: Sequence[str], words: collections.Counter, count: int
+) -> list[str]:
+  """Adds the `count` words that save the most tokens to a vocabulary.
+
+  Other words may begin with them. What is unknown counts as its characters and one.
+  """
+  pieces, longest = set(vocab), max(map(len, [*vocab, *words]))
+  counted = _list_spellable(words)
+  sizes = {x: len(_split(x, pieces, longest)) for x, _ in counted}
+  costs = {x: size or len(x) + 1 for x, size in sizes.items()}
+  # Behind such a piece, the rest of a word that was known might not be.
+  known = (x for x, size in sizes.items() if size)
+  rests = (x for x in known if any('##' + c not in pieces for c in x[1:]))
+  risky = {x[:end] for x in rests for end in range(1, len(x))}
+  worth = {
+    x: n * (costs[x] - 1)
+    for x, n in counted
+    if n >= _FEWEST and costs[x] > 1 and x not in risky
+  }
+  if len(worth) < count:
+    raise errors.UserError(
+      f'data.add_words={count}, but only {len(worth)} words of the text are split '
+      f'by the vocabulary and occur {_FEWEST} times; give at most {len(worth)}.'
+    )
+  # Twice as many, since one of them may be the beginning of another.
+  candidates = sorted(worth, key=lambda x: (-worth[x], x))[: 2 * count]
+  pieces.update(candidates)
+  uses: collections.Counter[str] = collections.Counter()
+  for word, n in counted:
+    uses.update(dict.fromkeys(_split(word, pieces, longest)[:1], n))
+  for word in candidates:
+    pieces.remove(word)
+    parts = len(_split(word, pieces, longest)) or costs[word]
+    pieces.add(word)
+    worth[word] = uses[word] * (parts - 1)
+  chosen = sorted(candidates, key=lambda x: (-worth[x], x))[:count]
+  was, now = (
+    measure(x, words).tokens_per_word for x in (vocab, [*vocab, *chosen])
+  )
+  print(
+    f'{count:,} words added to the vocabulary, which save {1000 * (was - now):.0f} '
+    f'of {1000 * was:,.0f} pieces per 1,000 words: {errors.listing(chosen)}',
+    flush=True,
+  )
+  return [*vocab, *chosen]
 
 
 class Fit(NamedTuple):

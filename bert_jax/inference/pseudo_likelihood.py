@@ -50,6 +50,19 @@ def score(
   model: source.Source, sentences: Sequence[Ids], words: Sequence[Words]
 ) -> np.ndarray:
   """Returns the pseudo-log-likelihood of each sentence's words, float64 [N]."""
+  of, values = predict(model, sentences, words)
+  return np.bincount(of[:, 0], values[:, 0], len(sentences))
+
+
+def predict(
+  model: source.Source, sentences: Sequence[Ids], words: Sequence[Words]
+) -> tuple[np.ndarray, np.ndarray]:
+  """Predicts each piece of words from the others, see above.
+
+  Returns:
+    (of, values): sentence, place of the piece and end of its word, [M, 3]; and its
+    log-probability, and whether it is the likeliest, 0 or 1, float [M, 2].
+  """
   words_of, size = model.tokenizer, model.tokenizer.size
   config = dataclasses.replace(model.config, dtype='float32')
   rows = [[words_of.cls_id, *x, words_of.sep_id] for x in sentences]
@@ -64,20 +77,21 @@ def score(
     for first in range(begin, end)
   ]
   batches = _make_batches(model, rows, np.array(masks, int).reshape(-1, 3))
-  sums, pending = np.zeros(len(rows)), None
+  of, found, pending = [np.zeros((0, 3), int)], [np.zeros((0, 2))], None
   with progress.Progress(len(masks), 'pieces', 'scoring') as bar:
     for part, batch in itertools.chain(batches, [(None, None)]):
       before = pending  # read while the next batch is computed
       pending = batch and (part, _compute(model.params, batch, config, size))
       if before is not None:
         part, values = before
-        np.add.at(sums, part, jax.device_get(values)[: len(part)])
+        of.append(part)
+        found.append(jax.device_get(values)[: len(part)])
         bar.update(len(part))
-  return sums
+  return np.concatenate(of), np.concatenate(found)
 
 
 def _make_batches(model, rows, masks) -> Iterator[tuple[np.ndarray, dict]]:
-  """Yields (row, of M, that each masks, batch); masks are (row, first, end)."""
+  """Yields (masks, batch that they are of); masks are (row, first, end)."""
   encoded = padding.chain(model.tokenizer, rows, [*map(len, rows)])
   steps = np.where(encoded.lengths <= 32, 4, 32)  # few shapes are compiled
   lengths = -(-encoded.lengths // steps) * steps
@@ -98,14 +112,15 @@ def _make_batches(model, rows, masks) -> Iterator[tuple[np.ndarray, dict]]:
       at = np.int32(first - model.config.target_offset)
       batch['masked_lm_positions'] = at
       batch['masked_lm_ids'] = np.take_along_axis(ids, first, 1)
-      yield part[:, 0], batch
+      yield part, batch
 
 
 @precision.jit_inference('config', 'size')
 def _compute(params, batch, config, size):
-  """Returns the log-probability of each row's target, [R]."""
+  """Returns `predict`'s values for each row's target, [R, 2]."""
   bert = heads.PretrainingModel(config, with_nsp=False)
-  logits = bert.apply({'params': params}, batch)[0][:, 0]  # [R, V]
-  chosen = jnp.take_along_axis(logits, batch['masked_lm_ids'], -1)[:, 0]
   # The embeddings may have padding rows, to make V divisible.
-  return chosen - jax.nn.logsumexp(logits[:, :size], -1)
+  logits = bert.apply({'params': params}, batch)[0][:, 0, :size]  # [R, V]
+  chosen = jnp.take_along_axis(logits, batch['masked_lm_ids'], -1)[:, 0]
+  likelihood = chosen - jax.nn.logsumexp(logits, -1)
+  return jnp.stack([likelihood, chosen >= logits.max(-1)], 1)

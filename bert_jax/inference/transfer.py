@@ -5,12 +5,15 @@ What it lacks stays new.
 
 import dataclasses
 import re
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 from ml_collections import config_dict
 
 from bert_jax import errors, param_names
+from bert_jax.config import declare_fields, flatten
+from bert_jax.data import accents
 from bert_jax.inference import source
 from bert_jax.model import parameters
 from bert_jax.workdir import fingerprint
@@ -23,6 +26,13 @@ OWN = (
   *('dropout', 'attention_dropout', 'dtype', 'mask_value', 'initializer'),
   *('attention_init', 'bilstm'),
 )
+# What the source decides; and of these, what the files in configs/ set for a model
+# of their own, so that it is given only if it is typed.
+_THEIRS = 'model.', 'objective.', 'data.'
+_SIZES = (
+  *('model.num_layers', 'model.hidden_size', 'model.num_heads'),
+  *('model.mlp_size', 'data.vocab_size'),
+)
 
 
 def transfer(
@@ -31,6 +41,7 @@ def transfer(
   new: Any,
   vocab_size: int,
   stays_new: str = '',
+  pieces: Sequence[Sequence[int]] = (),
 ) -> tuple[dict, dict]:
   """Replaces new parameters with a model's.
 
@@ -41,6 +52,8 @@ def transfer(
     vocab_size: entries of the new vocabulary, which begins with the model's.
     stays_new: regular expression; parameters in whose names it is found stay
       new; empty takes over all.
+    pieces: for each word after the model's the ids of its pieces there, at whose
+      mean it starts; without any, it is new.
 
   Returns:
     (params, facts): nested dict of float32 arrays; and a JSON object that names
@@ -51,7 +64,7 @@ def transfer(
   stay = {name for name in ours if stays_new and re.search(stays_new, name)}
   params = param_names.map_named(
     lambda name, x: (
-      x if name in stay else _merge(name, x, theirs.get(name), words)
+      x if name in stay else _merge(name, x, theirs.get(name), words, pieces)
     ),
     new,
   )
@@ -60,7 +73,7 @@ def transfer(
     'origin': model.origin,
     'fingerprint': fingerprint.combine(fingerprint.of_arrays(model.params)),
     'trained_length': model.trained_length or model.config.max_positions,
-    'changes': _list_changes(ours, theirs, words, vocab_size),
+    'changes': _list_changes(ours, theirs, words, vocab_size, pieces),
   }
   if stays_new:
     facts['changes'].append(f'{len(stay)} parameters of {stays_new}: new')
@@ -82,6 +95,41 @@ def fill_model(c: config_dict.ConfigDict, model: source.Source):
   c.objective.nsp &= not model.config.causal
   c.data.lowercase = model.tokenizer.lowercase
   c.data.strip_accents = str(model.tokenizer.strip_accents).lower()
+
+
+def check_given(
+  given: config_dict.ConfigDict,
+  filled: config_dict.ConfigDict,
+  typed: Collection[str],
+):
+  """Raises errors.UserError for what a user gives against the source.
+
+  That is what differs from the default, too, or is `typed`, in a flag or behind the
+  config's name.
+
+  Args:
+    filled: the config after `fill_model`.
+  """
+  if not given.init_from:
+    return
+  was, default, now = map(flatten, (given, declare_fields(), filled))
+  lowercase = now['data.lowercase']
+  choice = accents.read_choice(was['data.strip_accents'], lowercase)
+  if str(choice).lower() in ('none', now['data.strip_accents']):
+    was['data.strip_accents'] = now['data.strip_accents']
+  wrong = [
+    f'{name}={now[name]!r}, not {x!r}'
+    for name, x in was.items()
+    if x != now[name]
+    and name != 'data.vocab'
+    and name.startswith(_THEIRS)
+    and (name in typed or (name not in _SIZES and x != default[name]))
+  ]
+  if wrong:
+    raise errors.UserError(
+      f'init_from={given.init_from} has {"; ".join(wrong)}, which it keeps: leave out '
+      'what differs (resize_positions=True is for max_positions).'
+    )
 
 
 def check_length(longest: int, positions: int, path: str, remedy: str = ''):
@@ -115,7 +163,7 @@ def check_segments(model: source.Source, path: str):
     )
 
 
-def _merge(name, ours, theirs, words: int):
+def _merge(name, ours, theirs, words: int, pieces):
   """Returns their values in our shape; entries that they lack stay new."""
   if theirs is None:
     # Ours may be the zeros of `parameters.skip_layers`.
@@ -133,17 +181,22 @@ def _merge(name, ours, theirs, words: int):
   merged = np.array(ours, np.float32)
   rows = min(len(merged), len(theirs))
   merged[:rows] = theirs[:rows]
+  for row, ids in enumerate(pieces if name in _WORDS else (), words):
+    if ids:
+      merged[row] = theirs[ids].mean(0)
   return merged
 
 
-def _list_changes(ours, theirs, words: int, size: int) -> list[str]:
+def _list_changes(ours, theirs, words: int, size: int, pieces) -> list[str]:
   """Describes parts of the source that are not used, and parts that are new."""
   had, has = len(theirs[_POSITIONS]), len(ours[_POSITIONS])
   there, here = (
     {name.split('/')[0] for name in tree} for tree in (theirs, ours)
   )
+  means = sum(map(bool, pieces))
+  more = f", {means:,} of them the means of their pieces'" if means else ''
   changes = {
-    f'words {words:,} to {size - 1:,}: new embeddings and output biases': (
+    f'words {words:,} to {size - 1:,}: new embeddings and output biases{more}': (
       size > words
     ),
     f'positions {had:,} to {has - 1:,}: new embeddings': has > had,

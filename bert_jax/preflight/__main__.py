@@ -51,6 +51,8 @@ def main():
   config = values.config
   own = config.copy_and_resolve_references()
   own.init_from, own.resize_positions = '', False  # that model is not read
+  own.data.update(add_words=0, general='')
+  own.optimizer.learning_rate = abs(own.optimizer.learning_rate)
   config_check.check(own)
   topology = accelerators.parse(values.topology, values.slices)
   whole = task.list_phases(config)

@@ -64,7 +64,7 @@ def take_run(
       'its values, or start from its model alone with init_from.'
     )
   c.continue_from = f'{directory}@{step}'
-  _take_words(c, theirs, directory)
+  _take_words(c, theirs.data, directory)
   _put_before(c.phases, task.list_phases(theirs), step)
   if distributed.is_first():
     print(
@@ -89,13 +89,11 @@ def find_checkpoint(name: str) -> tuple[str, int]:
 def _take_words(c, theirs, directory):
   """Takes the vocabulary of a run for data that are still to be prepared."""
   # Of data elsewhere, a run keeps the vocabulary and the manifest.
-  data = directory if theirs.data.dir else paths.own_data(directory)
+  data = directory if theirs.dir else paths.own_data(directory)
   made = manifest_file.read(data, 'recipe')['recipe']
   path = own = manifest_file.vocab_path(data)
   if c.data.dir or c.data.vocab:
     path = c.data.vocab or manifest_file.vocab_path(c.data.dir)
-  elif made.get('added'):  # which are written beside this one
-    path = c.data.vocab = theirs.data.vocab
   else:
     c.data.vocab = own
   if read_vocab(path) != read_vocab(own):

@@ -12,9 +12,9 @@ from ml_collections import config_dict
 from bert_jax.config import FIELDS, flatten, model_config
 from bert_jax.data import dataset, manifest_file, summary
 from bert_jax.inference import fill, trained_length, trained_run
-from bert_jax.interop import hugging_face
+from bert_jax.interop import hugging_face, rename
 from bert_jax.model import parameters
-from bert_jax.pretraining import batches
+from bert_jax.pretraining import adaptation, batches
 from bert_jax.runtime import cards, files
 from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.workdir import fingerprint, log, paths
@@ -60,9 +60,11 @@ def finish(
     'step': step,
     'fingerprint': fingerprint.combine(fingerprint.of_arrays(params)),
   }
-  files.write_json(paths.results(workdir), results)
   words = manifest_file.load_tokenizer(directory)
   lengths = config.phases.seq_length
+  model = rename.LoadedModel(params, bert, words)
+  results |= adaptation.report(facts, directory, lengths[0], model)
+  files.write_json(paths.results(workdir), results)
   exported, problem = None, hugging_face.find_problem(bert)
   if problem is None:
     exported = paths.export(workdir)

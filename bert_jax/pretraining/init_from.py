@@ -1,8 +1,8 @@
 """Starts a run from a trained model, to continue its pre-training.
 
 `init_from` names the model. Its sizes, vocabulary and parameters are used; the
-optimizer and the schedule start from the beginning. Parameters that the model
-lacks are new.
+optimizer and the schedule start from the beginning. Words may be added to the
+vocabulary. Parameters that the model lacks are new.
 """
 
 import itertools
@@ -13,11 +13,11 @@ from typing import Any
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.config import flatten
+from bert_jax.config import flatten, recipes
 from bert_jax.data import dataset, manifest_file, recipe
 from bert_jax.inference import source, transfer
 from bert_jax.parallel import distributed
-from bert_jax.pretraining import training_data
+from bert_jax.pretraining import adaptation, training_data
 from bert_jax.runtime import files
 from bert_jax.tokenization.basic_tokenizer import split_words
 from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab, write_vocab
@@ -44,7 +44,7 @@ def take_model(
   if not name:
     return config
   if claim.is_final(workdir):
-    return _restore(config, workdir)
+    return _choose_rate(_restore(config, workdir))
   training_data.check_directory(config.data.dir)
   model = source.read(name)
   transfer.check_segments(model, name)
@@ -58,11 +58,16 @@ def take_model(
     words, added = _check_data(name, model.tokenizer, directory)
     keeps_added = added == model.tokenizer.added
   elif c.data.vocab:
+    if c.data.add_words:
+      raise errors.UserError(
+        'data.add_words adds to the vocabulary of init_from; leave out data.vocab.'
+      )
     words = _check_words(name, model.tokenizer.vocab, c.data.vocab)
   else:
     c.data.vocab, keeps_added = paths.source_vocab(workdir), True
     words = model.tokenizer.vocab
-  c.data.vocab_size = len(words)
+  c.data.vocab_size = len(words) + c.data.add_words
+  c = _choose_rate(c)
   if distributed.is_first():
     if taken := flatten(c).items() - flatten(config).items():
       # Not what they were: a value of `smoke` is nothing that the user gave.
@@ -80,14 +85,20 @@ def _list_own(resizes: bool) -> list[str]:
   return [*transfer.OWN, 'initializer_std', *['max_positions'] * resizes]
 
 
+def _choose_rate(c):
+  if c.optimizer.learning_rate < 0:
+    c.optimizer.learning_rate = recipes.choose_rate(c.model.hidden_size)
+  return c
+
+
 def _restore(config, workdir):
   own = [f'model.{name}' for name in _list_own(config.resize_positions)]
   filled = _FILLED if config.data.vocab else (*_FILLED, 'data.vocab')
   c = config.copy_and_resolve_references()
-  claim.restore(
+  saved = claim.restore(
     c, workdir, lambda name: name.startswith(filled) and name not in own
   )
-  c.objective.nsp &= c.objective.kind == 'mlm'
+  c.objective.nsp &= saved['objective.nsp']
   return c
 
 
@@ -95,6 +106,7 @@ def _fill(config, model: source.Source):
   """Returns the config with the fields that follow from a model."""
   c = config.copy_and_resolve_references()
   transfer.fill_model(c, model)
+  c.objective.nsp &= 'nsp' in model.params
   own = _list_own(c.resize_positions)
   c.model.update({name: config.model[name] for name in own})
   return c
@@ -154,7 +166,8 @@ def start(
 ) -> tuple[dict, dict]:
   """Replaces new parameters by the source's; see `trainer.$1.Task.start`.
 
-  The facts name the source and the parameters that stay new.
+  The facts name the source and the parameters that stay new, and say how well it
+  predicts held-out text.
   """
   model, name = source.read(config.init_from), config.init_from
   now = flatten(_fill(config, model))
@@ -163,8 +176,17 @@ def start(
       f'init_from={name} is another model than when this run was set up: '
       f'{"; ".join(changed)}. Put the former one back, or begin another run.'
     )
-  _check_data(name, model.tokenizer, directory)
-  return transfer.transfer(model, name, new, config.data.vocab_size)
+  words, _ = _check_data(name, model.tokenizer, directory)
+  size, unknown = model.tokenizer.size, [model.tokenizer.unk_id]
+  spelled = map(model.tokenizer.spell, words[size:])
+  pieces = [[] if ids == unknown else ids for ids in spelled]
+  params, facts = transfer.transfer(
+    model, name, new, config.data.vocab_size, pieces=pieces
+  )
+  if 'mlm' in model.params:
+    texts = adaptation.read_texts(directory, config.phases.seq_length[0], size)
+    facts |= {'words': size, 'before': adaptation.measure(model, texts)}
+  return params, facts
 
 
 def _check_data(name: str, theirs: Tokenizer, directory: str) -> tuple:

@@ -148,8 +148,13 @@ class Tokenizer:
     return [np.frombuffer(x, kind).tolist() for x in self.packed(texts)]
 
   def spell(self, word: str) -> list[int]:
-    """Returns the ids of one of the words that text is split into."""
-    return np.frombuffer(self._words[word], self.id_type).tolist()
+    """Returns the ids of one of the words that text is split into.
+
+    Of one that begins with ##, which no word does, they are those of a rest.
+    """
+    rest = word.removeprefix('##')
+    ids = self._words[word] if rest == word else self._words.match(rest, False)
+    return np.frombuffer(ids, self.id_type).tolist()
 
   def encode(self, text: str, pair: str | None = None) -> dict[str, list[int]]:
     """Returns the features of a text, or of a pair, for one model input.

@@ -37,6 +37,15 @@ def test_arguments_may_stand_in_any_order(first, second, expected):
     assert {name: c[name] for name in expected} == expected
 
 
+def test_fields_that_arguments_name_are_known_by_their_paths():
+  typed = config.list_typed(
+    'smoke,profile=hf,size=tiny,data.general=a,nsp=true'
+  )
+  sizes = {'num_layers', 'hidden_size', 'num_heads', 'mlp_size'}
+  sizes = {f'model.{x}' for x in sizes}
+  assert typed == sizes | {'data.general', 'objective.nsp'}
+
+
 def test_steps_are_those_of_all_phases():
   c = config.apply_arguments(config.pretraining('base'), 'steps=3000')
   assert c.phases.steps == (2700, 300)  # of 900,000 and 100,000

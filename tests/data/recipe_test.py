@@ -17,6 +17,9 @@ from tests.data import preparation
     ({'language': 'en,KO'}, 'a code of ISO 639'),
     ({'language': 'en,ko'}, 'language=en,ko are 2, but there are 1 inputs'),
     ({'weights': (1.0, 2.0)}, 'are 2, but there are 1 inputs'),
+    ({'general': 'a.txt'}, 'must be one input, and none of data.input'),
+    ({'general': 'b.txt,c.txt'}, 'must be one input'),
+    ({'general': 'b', 'weights': (1.0, 2.0)}, 'are 2, but there are 1 inputs'),
     ({'lengths': ()}, 'no length of rows is given'),
     ({'lengths': (7,)}, 'phases.seq_length=.7,. must be at least 8'),
   ],
@@ -48,3 +51,13 @@ def test_sizes_count_by_their_power_and_all_text_as_often_as_before():
   some = dataclasses.replace(some, weights=(2.0, 1.0))
   weights = weigh_by_size(some, [1, 8]).weights
   assert weights == pytest.approx((6, 6 / 8))
+
+
+def test_general_text_gets_its_share_behind_the_weights():
+  recipe = preparation.make_recipe(
+    'a', inputs=('a', 'b'), weights=(1.0, 2.0), general='c', general_share=0.25
+  )
+  assert recipe.inputs == ('a', 'b', 'c')
+  # 10 + 2 x 10 bytes are three quarters, 10 of 100 one.
+  assert weigh_by_size(recipe, [10, 10, 100]).weights == (1.0, 2.0, 0.1)
+  assert preparation.make_recipe('a').general_share == 0.0

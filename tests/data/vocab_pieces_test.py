@@ -133,3 +133,41 @@ def test_text_that_a_vocabulary_does_not_know_is_refused(vocab, text, reason):
   with pytest.raises(errors.UserError, match=reason):
     vocab_pieces.check(pieces, words)
   assert not vocab_pieces.check(pieces, collections.Counter(pieces)).unknown
+
+
+_OF_ABC = [*tokenizer.SPECIAL, *'abcx', '##a', '##b', '##c', '##d', 'cab']
+
+
+@pytest.mark.parametrize(
+  'words, added',
+  [
+    # Each time, abc saves 2 pieces, cabs 1, and cab is one already.
+    ({'abc': 3, 'cabc': 5, 'cab': 99}, ['abc', 'cabc']),
+    # Of abcd, with abc, 1 of 3; abc begins both.
+    ({'abcd': 5, 'abc': 5, 'xa': 5}, ['abc', 'abcd']),
+    ({'abc': 2, 'ba': 4, 'ca': 3}, ['ba', 'ca']),  # abc is too rare
+    ({'가': 4, 'bc': 3, 'a': 9}, ['가', 'bc']),  # unknown
+    # abcx is known, as abc + x would not be.
+    ({'abcx': 9, 'abc': 99, 'ba': 4, 'ca': 3}, ['abcx', 'ba']),
+    ({'a' * 201: 99, 'ba': 4, 'ca': 3}, ['ba', 'ca']),  # always unknown
+  ],
+)
+def test_words_are_added_that_save_the_most_pieces(words, added, capsys):
+  known = [*_OF_ABC, '##cx']
+  found = vocab_pieces.extend(known, collections.Counter(words), 2)
+  assert found == [*known, *added]
+  assert '2 words added' in capsys.readouterr().out
+
+
+def test_what_added_words_save_is_said_and_more_than_there_are_is_refused(
+  capsys,
+):
+  words = collections.Counter({'abc': 8, 'a': 12})  # 36 pieces, then 20
+  assert vocab_pieces.extend(_OF_ABC, words, 1)[-1] == 'abc'
+  assert capsys.readouterr().out == (
+    '1 words added to the vocabulary, which save 800 of 1,800 pieces per 1,000 '
+    'words: abc\n'
+  )
+  message = 'data.add_words=2, but only 1 words .* give at most 1'
+  with pytest.raises(errors.UserError, match=message):
+    vocab_pieces.extend(_OF_ABC, words, 2)

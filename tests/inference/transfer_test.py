@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import param_names
+from bert_jax import config, errors, param_names
 from bert_jax.inference import transfer
 from bert_jax.interop import rename
 from tests import models
@@ -58,3 +58,49 @@ def test_another_width_and_a_missing_layer_are_refused():
   del theirs['encoder']['layer_1']['mlp_in']['kernel']
   with pytest.raises(ValueError, match='no encoder/layer_1/mlp_in/kernel'):
     transfer.transfer(make_source(theirs), 'PATH', new, 11)
+
+
+@pytest.mark.parametrize(
+  'given, typed, message',
+  [
+    # Of a file, sizes are its recipe's.
+    ({'model.hidden_size': 64, 'data.vocab_size': 9}, (), ''),
+    (
+      {'model.hidden_size': 64},
+      ('model.hidden_size',),
+      'model.hidden_size=8, not',
+    ),
+    (
+      {'model.activation': 'relu'},
+      (),
+      "has model.activation='gelu', not 'relu'",
+    ),
+    ({'model.activation': 'gelu'}, ('model.activation',), ''),
+    (
+      {},
+      ('model.activation',),
+      "activation='gelu', not 'gelu_tanh', which it keeps",
+    ),
+    ({'objective.kind': 'ltr'}, (), "objective.kind='mlm', not 'ltr'"),
+    ({'data.lowercase': False}, (), 'data.lowercase=True, not False'),
+    ({'model.dropout': 0.3, 'data.vocab': 'a'}, ('model.dropout',), ''),
+    ({'data.strip_accents': 'as_lowercase'}, ('data.strip_accents',), ''),
+    ({'data.strip_accents': 'false'}, (), "strip_accents='true', not 'false'"),
+    ({'model.max_positions': 64}, (), 'resize_positions=True is for max_pos'),
+  ],
+)
+def test_what_is_given_against_the_source_is_refused(given, typed, message):
+  c = config.pretraining('tiny')
+  c.init_from = 'PATH'
+  c.update_from_flattened_dict(given)
+  filled = c.copy_and_resolve_references()
+  values = {'model.hidden_size': 8, 'model.activation': 'gelu'}
+  values |= {'data.lowercase': True, 'data.strip_accents': 'true'}
+  values |= {'objective.kind': 'mlm', 'model.max_positions': 512}
+  filled.update_from_flattened_dict(
+    {**values, 'data.vocab_size': 11, 'data.vocab': 'b'}
+  )
+  if not message:
+    return transfer.check_given(c, filled, typed)
+  with pytest.raises(errors.UserError, match=message):
+    transfer.check_given(c, filled, typed)

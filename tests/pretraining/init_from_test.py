@@ -16,7 +16,7 @@ from bert_jax.corpus import text_files
 from bert_jax.data import manifest_file
 from bert_jax.interop import hugging_face
 from bert_jax.model import heads
-from bert_jax.pretraining import init_from, pretrain, training_data
+from bert_jax.pretraining import adaptation, init_from, pretrain, training_data
 from bert_jax.tokenization.tokenizer import AddedWord, Tokenizer, read_vocab
 from bert_jax.trainer.fit import fit
 from bert_jax.trainer.task import Task
@@ -34,6 +34,12 @@ NO_DROPOUT = {'model__dropout': 0.0, 'model__attention_dropout': 0.0}
 
 def train(c, workdir, made=None):
   return fit(c, made or training.make_task(c), str(workdir))
+
+
+@pytest.fixture(autouse=True)
+def no_held_out_text(monkeypatch):
+  # The folders of data have only a vocabulary.
+  monkeypatch.setattr(adaptation, 'read_texts', lambda *given: {})
 
 
 @pytest.fixture(scope='module')
@@ -124,13 +130,17 @@ def apply(c, made) -> Task:
   return dataclasses.replace(made, start=start)
 
 
-def test_added_words_begin_anew_and_the_others_stay(source, trained, tmp_path):
-  c = make_config(source, tmp_path / 'data', [*WORDS, 'cow', '##w'])
+def test_added_words_begin_as_the_mean_of_their_pieces(
+  source, trained, tmp_path
+):
+  # cow is unknown; ##ss is as cats.
+  c = make_config(source, tmp_path / 'data', [*WORDS, 'cow', 'cats', '##ss'])
   params, facts, new = start(c)
   for part in ('encoder', 'nsp'):
     models.assert_same(params[part], trained[part])
   assert facts['changes'] == [
-    'words 11 to 12: new embeddings and output biases'
+    'words 11 to 13: new embeddings and output biases, 2 of them the means of their '
+    "pieces'"
   ]
   # Other models' files, too, some of which have more rows than words.
   theirs = dataclasses.replace(model_config(c), vocab_size=16)
@@ -143,7 +153,11 @@ def test_added_words_begin_anew_and_the_others_stay(source, trained, tmp_path):
     for name in ('embeddings/word/embedding', 'mlm/bias'):
       assert here[name].shape[0] == 256  # a multiple of it, behind the words
       np.testing.assert_array_equal(here[name][:11], there[name][:11])
-      np.testing.assert_array_equal(here[name][11:], fresh[name][11:])
+      for word, pieces in {12: [6, 8], 13: [8, 8]}.items():
+        mean = there[name][pieces].mean(0)
+        np.testing.assert_array_equal(here[name][word], mean)
+      new_rows = [11, *range(14, 256)]
+      np.testing.assert_array_equal(here[name][new_rows], fresh[name][new_rows])
 
 
 def test_positions_are_resized_when_asked_to(source, trained, tmp_path):
