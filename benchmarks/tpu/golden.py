@@ -78,7 +78,7 @@ def examine(size, phase, model, slices) -> dict[str, dict]:
 def compile_training(c, phase, mesh) -> compile_step.Compiled:
   """Compiles the training step of a phase for a mesh, as `fit.fit` would."""
   made = tasks.get(c).make_objective(c)
-  made = tuning.tune(made, mesh, phase.seq_length)
+  made = tuning.tune(made, mesh, phase)
   listed = programs.list_phase(c, made, mesh, phase)
   step = next(p for p in listed if p.name == programs.TRAIN)
   (outcome,) = programs.compile_all([step], 'tpu', lambda line: None)

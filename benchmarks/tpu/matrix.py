@@ -157,7 +157,7 @@ def compile_cell(chip: str, case: Case) -> str:
   said = []
   for phase in task.list_phases(c):
     chosen = found[phase].how
-    if chosen != tuning.tune(objective, mesh, phase.seq_length).how:
+    if chosen != tuning.tune(objective, mesh, phase).how:
       return f'kernels refused at length {phase.seq_length}'
     said.append(chosen.attention)
   return ', '.join(said)

@@ -46,13 +46,19 @@ class _Call:
   by_key: bool  # all queries see the same keys, those of id 0
 
 
-def unsupported(length: int, head_size: int) -> str | None:
+def unsupported(
+  length: int, head_size: int, heads: int = 1, rows: int = 1
+) -> str | None:
   """Says why the kernels do not support a shape; None if they do."""
   if length % BLOCK or length > _MOST:
     return f'a sequence length of {length}: multiples of {BLOCK} up to {_MOST:,} work'
   if head_size not in _HEAD_SIZES:
     sizes = ', '.join(map(str, _HEAD_SIZES))
     return f'a head size of {head_size}: {sizes} work'
+  # Beyond, Triton needs offsets of 64 bits, which were not tried.
+  most = max(3 * head_size, length // _WORD)
+  if rows * length * heads * most >= 2**31:
+    return f'{rows:,} rows of {length} at once: phases.accumulate splits them'
   return None
 
 
@@ -75,11 +81,7 @@ def attend(
   threefry's, `kept_bits` draws, and a mask_value below -10,000 is -10,000.
   """
   b, s, _, h, k = qkv.shape
-  problem = unsupported(s, k)
-  # Beyond, Triton needs offsets of 64 bits, which were not tried.
-  if max(qkv.size, b * h * s * s // _WORD) >= 2**31:
-    problem = f'{b:,} rows of {s} at once (phases.accumulate splits them)'
-  if problem:
+  if problem := unsupported(s, k, h, b):
     raise errors.UserError(
       f'flash attention cannot do {problem}; compute.attention=xla can.'
     )

@@ -43,7 +43,7 @@ def describe(workdir: str, number: int) -> list[str]:
   directory = dataset.fetch(directory, config.phases.seq_length)
   task = pretrain.make_task(config, directory)
   mesh = device_mesh.make_mesh(1, jax.devices()[:1])
-  objective = tuning.tune(task.objective, mesh, phase.seq_length)
+  objective = tuning.tune(task.objective, mesh, phase)
   was = {name: facts['task'].get(name) for name in task.facts}
   if changes := errors.find_changes(was, task.facts):
     raise errors.UserError(

@@ -88,7 +88,7 @@ def fit(
     checkpoints.facts = {'task': task.facts, **origin}
     plan, done = _make_plan(config, start), int(state.step) if state else 0
     # Tuned, since FLOPs depend on where the last layer is computed.
-    tuned = tuning.tune(task.objective, mesh, plan.phases[-1].seq_length)
+    tuned = tuning.tune(task.objective, mesh, plan.phases[-1])
     known = dataclasses.replace(task, objective=tuned)
     report = stack.enter_context(_report(known, plan, workdir, status, done))
     run = Run(known, mesh, plan, checkpoints, report, stop)

@@ -218,10 +218,10 @@ def compile_run(
     {phase: result}, a phase for each length of its batches, see
     `task.split_by_length`; the result of `start` has the key None.
   """
-  device, model, how = mesh.devices.flat[0], mesh.shape['model'], objective.how
+  how, platform = objective.how, mesh.devices.flat[0].platform
   # Training steps, which take longest, begin first.
   ways: dict[Phase | None, list[Compute]] = {
-    p: tuning.list_candidates(how, objective.bert, device, model, p.seq_length)
+    p: tuning.list_candidates(how, objective.bert, *tuning.locate(mesh, p))
     for p in split_by_length(objective, phases)
   }
   ways[None] = [how]
@@ -232,7 +232,7 @@ def compile_run(
       for p, (way, *_) in ways.items()
     }
     together = [program for own in listed.values() for program in own]
-    outcomes = iter(compile_all(together, device.platform, say))
+    outcomes = iter(compile_all(together, platform, say))
     for p, own in listed.items():
       results[p] = Result(ways[p][0], [next(outcomes) for _ in own])
     ways = {

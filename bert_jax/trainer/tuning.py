@@ -15,7 +15,7 @@ from bert_jax.hardware import chips
 from bert_jax.model import parameters
 from bert_jax.model.bert_config import BertConfig
 from bert_jax.ops import flash_attention, fused_attention, triton_calls
-from bert_jax.trainer.task import Compute, Objective
+from bert_jax.trainer.task import Compute, Objective, Phase
 
 _HOPPER = 'h100', 'h100-pcie', 'h100-nvl', 'h200', 'h200-nvl'
 # Compiler options by chip (`chips.Chip.name`).
@@ -57,14 +57,19 @@ def apply(how: Compute, bert: BertConfig) -> BertConfig:
 
 
 def list_candidates(
-  how: Compute, bert: BertConfig, device: jax.Device, model: int, length: int
+  how: Compute,
+  bert: BertConfig,
+  device: jax.Device,
+  model: int,
+  length: int,
+  rows: int = 1,
 ) -> list[Compute]:
   """Returns ways to compute a phase, as `resolve`, in the order to try them.
 
   The first is the fastest. If its kernels or options come from `auto`, the next
   one does without, in case this version of the compiler rejects them.
   """
-  where = bert, device, model, length
+  where = bert, device, model, length, rows
   ways = [resolve(how, *where)]
   plain = how
   if how.xla_options == 'auto':
@@ -78,7 +83,12 @@ def list_candidates(
 
 
 def resolve(
-  how: Compute, bert: BertConfig, device: jax.Device, model: int, length: int
+  how: Compute,
+  bert: BertConfig,
+  device: jax.Device,
+  model: int,
+  length: int,
+  rows: int = 1,
 ) -> Compute:
   """Returns the fastest way in which nothing is `auto`.
 
@@ -86,13 +96,14 @@ def resolve(
     device: one of the mesh; may be absent.
     model: devices over which a layer is split, `mesh.model`.
     length: S, tokens per sequence of the phase.
+    rows: of a device's micro-batch.
   """
   changes = {}
   attention = how.attention
   if attention == 'auto':
-    attention = _choose_attention(bert, device, model, length)
+    attention = _choose_attention(bert, device, model, length, rows)
   elif attention not in ('xla', 'recompute'):
-    if cannot := _find_problem(attention, bert, device, model, length):
+    if cannot := _find_problem(attention, bert, device, model, length, rows):
       raise errors.UserError(
         f'compute.attention={attention} {cannot}; use compute.attention=auto.'
       )
@@ -112,10 +123,16 @@ def resolve(
   return dataclasses.replace(how, attention=attention, **changes)
 
 
-def tune(objective: Objective, mesh: Mesh, length: int) -> Objective:
+def tune(objective: Objective, mesh: Mesh, phase: Phase) -> Objective:
   """Returns an objective that is computed as `resolve` says."""
-  where = mesh.devices.flat[0], mesh.shape['model'], length
+  where = locate(mesh, phase)
   return objective.computed_as(resolve(objective.how, objective.bert, *where))
+
+
+def locate(mesh: Mesh, phase: Phase) -> tuple[jax.Device, int, int, int]:
+  """Returns the last arguments of `resolve`."""
+  rows = phase.eval_batch_size // mesh.shape['data']
+  return mesh.devices.flat[0], mesh.shape['model'], phase.seq_length, rows
 
 
 def describe(how: Compute) -> str:
@@ -141,7 +158,7 @@ def find_advice(how: Compute, dtype: str, device: jax.Device) -> str | None:
   return missing and f'WARNING: slow: compute.attention=flash {missing}'
 
 
-def _choose_attention(bert, device, model, length) -> str:
+def _choose_attention(bert, device, model, length, rows) -> str:
   """Returns the fastest attention that supports the model.
 
   On GPUs, `flash` moves only the activations, the others also scores in float32,
@@ -149,7 +166,7 @@ def _choose_attention(bert, device, model, length) -> str:
   have no dropout for us, and are no faster on an H200.
   """
   for way in ('fused', 'flash'):
-    if not _find_problem(way, bert, device, model, length):
+    if not _find_problem(way, bert, device, model, length, rows):
       return way
   return _choose_plain(bert, device, length)
 
@@ -194,7 +211,7 @@ def _choose_last_layer(bert, device, model) -> str:
   return 'predicted' if model == 1 and on_cpu and not drops else 'all'
 
 
-def _find_problem(attention, bert, device, model, length) -> str | None:
+def _find_problem(attention, bert, device, model, length, rows) -> str | None:
   """Says why kernels cannot compute attention; None if they can."""
   platform = 'tpu' if attention == 'fused' else 'gpu'
   if device.platform != platform:
@@ -212,5 +229,5 @@ def _find_problem(attention, bert, device, model, length) -> str | None:
   elif bert.dtype != 'bfloat16':  # it would not fit the registers
     found = f'model.dtype={bert.dtype}'
   else:
-    found = flash_attention.unsupported(length, size)
+    found = flash_attention.unsupported(length, size, heads, rows)
   return f'cannot do {found}' if found else None

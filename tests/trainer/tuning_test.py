@@ -119,6 +119,16 @@ def test_the_length_of_a_phase_decides_on_its_kernels():
     resolve('attention=fused', TPU, 96)
 
 
+def test_kernels_whose_offsets_would_overflow_are_not_chosen():
+  """16,384 rows of 128 tokens with 3 x 1024 numbers are more than 2^31."""
+  how, bert, model = ask('dtype=bfloat16', 'large')
+  where = bert, GPU, model, 128
+  found = [
+    tuning.resolve(how, *where, rows).attention for rows in (4096, 16384)
+  ]
+  assert found == ['flash', 'xla']
+
+
 def test_plain_ways_are_tried_where_auto_was_asked_for():
   def tried(arguments, device=TPU):
     how, bert, model = ask(arguments)

@@ -24,7 +24,7 @@ def list_step(c, devices) -> programs.Program:
   """Returns the training step, which is compiled for one of the devices."""
   (phase,) = task.list_phases(c)
   mesh = device_mesh.make_mesh(c.mesh.model, devices[:1])
-  learnt = tuning.tune(pretrain.make_objective(c), mesh, phase.seq_length)
+  learnt = tuning.tune(pretrain.make_objective(c), mesh, phase)
   return programs.list_phase(c, learnt, mesh, phase)[0]
 
 
@@ -62,7 +62,7 @@ def trainer(c, batches, folder=''):
   """
   (phase,) = task.list_phases(c)
   mesh = device_mesh.make_mesh(c.mesh.model, jax.devices()[:1])
-  learnt = tuning.tune(pretrain.make_objective(c), mesh, phase.seq_length)
+  learnt = tuning.tune(pretrain.make_objective(c), mesh, phase)
   start = {p.name: p for p in programs.list_start(c, learnt, mesh)}
   state = start[programs.INITIALISE].jitted(jax.random.key(c.seed))
   key = start[programs.PLACE_KEY].jitted(run_key(c.seed, c.rng))
