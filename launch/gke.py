@@ -19,14 +19,15 @@ def make_manifest(world: World, given: argparse.Namespace) -> str:
   """Returns the JobSet, below the commands that make and delete its nodes."""
   check_run(given)
   topology = parse_topology(given.topology, given.slices)
-  names, n = CHIPS[topology.chip.name], topology.chips // topology.hosts
-  if n not in names.sizes:
+  n = topology.chips // topology.hosts
+  _, name, machine, sizes, disk = CHIPS[topology.chip.name]
+  if n not in sizes:
     raise errors.UserError(f'GKE does not offer --topology={topology.name}.')
   launch, seconds = f'gke-{secrets.token_hex(4)}', int(given.max_hours * 3600)
   grid = topology.name.partition(':')[2]
   hosts = topology.hosts // topology.slices
   queue = {'kueue.x-k8s.io/queue-name': given.queue} if given.queue else {}
-  selector = {f'{_TPU}accelerator': names.gke, f'{_TPU}topology': grid}
+  selector = {f'{_TPU}accelerator': name, f'{_TPU}topology': grid}
   taint = {'key': _SPOT, 'operator': 'Exists', 'effect': 'NoSchedule'}
   values = {
     **{'name': given.name, 'image': given.image, 'chips': n, 'hosts': hosts},
@@ -43,7 +44,7 @@ def make_manifest(world: World, given: argparse.Namespace) -> str:
   # JSON is YAML.
   filled = template.substitute({k: json.dumps(v) for k, v in values.items()})
   lines, place = [], f'--tpu-topology={grid}'
-  if names.gke == 'tpu7x' and hosts > 1:
+  if name == 'tpu7x' and hosts > 1:
     place = f'--placement-policy={given.name}'
     lines.append(
       f'# gcloud compute resource-policies create workload-policy {given.name} '
@@ -52,7 +53,7 @@ def make_manifest(world: World, given: argparse.Namespace) -> str:
   # Without nodes at first: they come with the pods that wait for them, and go
   # some minutes after the last one. A fixed number would cost until deleted.
   place += f' --num-nodes=0 --enable-autoscaling --max-nodes={hosts}'
-  place += f' --machine-type={names.machine}-{n}t --disk-type={names.disk}'
+  place += f' --machine-type={machine}-{n}t --disk-type={disk}'
   place += f' --node-locations=ZONE{" --spot" * given.spot}'
   ended = '# When the run has ended; "kubectl get nodes" shows what costs:\n'
   for act, text, more in (('create', '', place), ('delete', ended, '')):

@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import math
 import re
-from typing import NamedTuple
 
 from bert_jax import errors
 from bert_jax.hardware import accelerators
@@ -17,36 +16,34 @@ _WORKDIR = re.compile(r'gs://[a-z0-9][a-z0-9._-]+(/[A-Za-z0-9._=-]+)+')
 # Without these, a request could not be found again.
 _RESERVED = 'zone|project|label|node-|async|metadata|accelerator|runtime|format'
 _ALLOWED = re.compile(rf'--(?!{_RESERVED}|quiet|flags-file)[a-z]')
-_MODELS = ('spot', 'flex_start', 'reserved')
+_MODELS = ('spot', 'flex_start')
 # A region has eight external addresses by default; more hosts get internal ones.
 _MAX_ADDRESSES = 8
-
-
-class Names(NamedTuple):
-  """Names of a type of TPU."""
-
-  runtime: str | None  # image of queued resources; None if there are none
-  gke: str = ''  # node selector gke-tpu-accelerator
-  machine: str = ''  # of GKE's nodes, without '-4t' for four chips
-  sizes: tuple[int, ...] = ()  # chips per node
-  disk: str = 'pd-balanced'  # boot disk of the nodes; GKE chooses their image
 
 
 _UBUNTU, _HYPER, _ALL = 'tpu-ubuntu2204-base', 'hyperdisk-balanced', (1, 4, 8)
 _LITE = 'v2-alpha-tpuv5-lite', 'tpu-v5-lite-podslice'
 _V6E = 'v2-alpha-tpuv6e', 'tpu-v6e-slice'
+# {chip: (image of queued resources, if there are any; on GKE: node selector
+# gke-tpu-accelerator, machine without '-4t' for four chips, chips per node, disk)}.
 # Runtimes: Google Cloud's page "TPU software versions". Selectors and machines:
 # "Plan TPUs in GKE". Disks, and that TPU7x has no runtime in the Cloud TPU API
 # but an image family of its own (ubuntu-accel-2404-amd64-tpu-tpu7x) on Compute
 # Engine: constants and runbooks of public projects, which agree. 2026-11-22.
 CHIPS = {
-  'v2': Names(_UBUNTU),
-  'v3': Names(_UBUNTU),
-  'v4': Names(_UBUNTU, 'tpu-v4-podslice', 'ct4p-hightpu', (4,)),
-  'v5e': Names(*_LITE, 'ct5lp-hightpu', _ALL),
-  'v5p': Names('v2-alpha-tpuv5', 'tpu-v5p-slice', 'ct5p-hightpu', (4,)),
-  'v6e': Names(*_V6E, 'ct6e-standard', _ALL, _HYPER),
-  'tpu7x': Names(None, 'tpu7x', 'tpu7x-standard', (1, 4), _HYPER),
+  'v2': (_UBUNTU, '', '', (), ''),
+  'v3': (_UBUNTU, '', '', (), ''),
+  'v4': (_UBUNTU, 'tpu-v4-podslice', 'ct4p-hightpu', (4,), 'pd-balanced'),
+  'v5e': (*_LITE, 'ct5lp-hightpu', _ALL, 'pd-balanced'),
+  'v5p': (
+    'v2-alpha-tpuv5',
+    'tpu-v5p-slice',
+    'ct5p-hightpu',
+    (4,),
+    'pd-balanced',
+  ),
+  'v6e': (*_V6E, 'ct6e-standard', _ALL, _HYPER),
+  'tpu7x': (None, 'tpu7x', 'tpu7x-standard', (1, 4), _HYPER),
 }
 
 
@@ -96,7 +93,7 @@ def make_plan(given: argparse.Namespace) -> Plan:
       raise errors.UserError(f'--zone={zone} is not a zone such as us-east5-b.')
   topology = parse_topology(given.topology, given.slices)
   chip, more = topology.chip.name, list(given.gcloud_arg)
-  if CHIPS[chip].runtime is None:
+  if not CHIPS[chip][0]:
     raise errors.UserError(f'{chip} is on GKE alone: see docs/launch.md#gke')
   if accelerators.cloud_name(topology) is None:
     raise errors.UserError(

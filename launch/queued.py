@@ -37,7 +37,6 @@ _WRONG = {
   r'constraints/|org(anization)?.?policy|violates constraint': 'ask who set it',
   r'iam\.serviceaccounts\.actas|serviceaccountuser': _USER,
   r'service-\d+@|service agent': _AGENT,
-  r'networks?/\S+ (was )?(not found|does not exist)': 'see --gcloud_arg',
 }
 # {pattern: whether it is one of these}, searched for without names. The first that
 # is found decides, so the order matters: a number of requests per minute is also
@@ -78,11 +77,7 @@ class Resource(NamedTuple):
 
 
 def render_job(world: World, run, launch, topology, seconds, **more) -> str:
-  """Returns what hosts are told: lines of key=value that worker.sh reads.
-
-  `run` has a name, workdir, config and overrides; after some seconds, the hosts
-  stop.
-  """
+  """Returns what hosts are told: lines of key=value that worker.sh reads."""
   bucket, _, folder = run.workdir.removeprefix('gs://').partition('/')
   lines = {'name': run.name, 'launch': launch, 'workdir': run.workdir}
   lines |= {'bucket': bucket, 'folder': folder, 'topology': topology.name}
@@ -114,13 +109,13 @@ def prepare(
   # The only limit on the server; gcloud 528 (2025-06) has it in alpha only.
   limit = f'--max-run-duration={int(seconds) + _GRACE}s'
   flex = ['--provisioning-model=FLEX_START', limit]
-  models = {'spot': ['--spot'], 'reserved': ['--reserved'], 'flex_start': flex}
+  models = {'spot': ['--spot'], 'flex_start': flex}
   argv = [
     *('gcloud', *['alpha'] * (plan.model == 'flex_start'), *_GCLOUD),
     *('create', name, f'--project={plan.project}', f'--zone={zone}'),
     *(several if plan.slices > 1 else [f'--node-id={name}']),
     f'--accelerator-type={accelerators.cloud_name(plan.topology)}',
-    f'--runtime-version={CHIPS[plan.topology.chip.name].runtime}',
+    f'--runtime-version={CHIPS[plan.topology.chip.name][0]}',
     *models.get(plan.model, []),
     *plan.more,
     *([f'--service-account={plan.account}'] if plan.account else []),
@@ -176,8 +171,7 @@ def _read(item) -> Resource:
 def find_structural(message: str) -> str | None:
   """Returns a refusal with what helps, if the same request cannot succeed.
 
-  All others may pass, also those of which nobody has heard: a zone is full, or
-  the service is busy.
+  All others may pass, also those of which nobody has heard.
   """
   for pattern, advice in _WRONG.items():
     if re.search(pattern, message.lower()):

@@ -75,8 +75,7 @@ def open_launch(
 ) -> tuple[Ledger, str]:
   """Continues the launch that is under way, or begins one with the code sha256.
 
-  Returns (the ledger, the generation of its object). Of what there is, nothing
-  with the run's name or working directory may be of another launch.
+  Returns (the ledger, the generation of its object).
   """
   ledger, stored = tick.load(world, plan.workdir)
   if not ledger.job:

@@ -73,10 +73,7 @@ class Ledger:
 def decide(
   before: Ledger, seen: Seen, zones: tuple[str, ...], limit: float
 ) -> tuple[Ledger, str]:
-  """Returns the ledger with what was seen, and the action to take.
-
-  Hosts are asked for in the zones, and may run for `limit` seconds.
-  """
+  """Returns the ledger with what was seen, and the action; `limit` is in seconds."""
   ledger = dataclasses.replace(before)
   _account(ledger, seen)
   # One of the hosts may be bad: after a step forward, others get a try.

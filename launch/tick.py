@@ -1,14 +1,12 @@
-"""One look at a launch, and the one step that it calls for.
+"""One look at a launch, and the step that it calls for; the ledger remembers all.
 
-All that is remembered is in the ledger: a look may fail, or be the last for days,
-and the next goes on. Two at a time do no harm: the second to write does nothing.
+A look may fail; of two at a time, the second to write does nothing.
 """
 
 import json
 import re
 import tempfile
 import time
-from typing import Any
 
 from bert_jax import errors
 from launch import queued, supervisor
@@ -16,30 +14,21 @@ from launch.plan import Plan
 from launch.supervisor import Ledger
 from launch.world import Answer, Unknown, World, say, shorten, warn
 
-_FIELDS = Ledger.__annotations__
-_TYPES = _FIELDS | {k: (int, float) for k, v in _FIELDS.items() if v is float}
 AGAIN = 75  # exit code: the launch is under way, or could not be looked at
-
-
-def parse(text: str, where: str, **types) -> dict[str, Any]:
-  """Returns a JSON object that has these fields; {} and a warning otherwise."""
-  try:
-    fields = json.loads(text)
-    if all(isinstance(fields[key], kind) for key, kind in types.items()):
-      return fields
-  except (ValueError, LookupError, TypeError, RecursionError):
-    pass
-  warn(f'{where} is damaged, and passed over.')
-  return {}
 
 
 def load(world: World, workdir: str) -> tuple[Ledger, Answer]:
   """Returns (the ledger, its object); its `job` is '' if there is none sound."""
-  url = f'{workdir}/launch/ledger.json'
-  stored = world.read(url)
-  fields = stored.text is not None and parse(stored.text, url, **_TYPES)
-  known = {key: fields[key] for key in _FIELDS} if fields else {'job': ''}
-  return Ledger(**known), stored
+  stored = world.read(f'{workdir}/launch/ledger.json')
+  if stored.text is not None:
+    try:
+      fields = json.loads(stored.text)
+      if fields.keys() == Ledger.__annotations__.keys():
+        return Ledger(**fields), stored
+    except (ValueError, AttributeError, RecursionError):
+      pass
+    warn(f'{workdir}/launch/ledger.json is damaged, and passed over.')
+  return Ledger(''), stored
 
 
 def save(world: World, workdir: str, ledger: Ledger, generation: str) -> str:
@@ -51,8 +40,7 @@ def save(world: World, workdir: str, ledger: Ledger, generation: str) -> str:
 def watch(world: World, workdir: str, once: bool = False) -> int:
   """Takes looks until a launch has ended, or one; survives all that goes wrong.
 
-  Returns 0 when done, 1 if it ended otherwise, AGAIN if it is under way. Of many
-  looks, only news and logs are printed.
+  Returns 0 when done, 1 if it ended otherwise, AGAIN if it is under way.
   """
   shown = None if once else {}
   while True:
@@ -124,11 +112,9 @@ def _observe(world, plan, ledger):
   # After the state: hosts that are gone wrote their last word before this.
   logs = world.list_folder(f'{plan.workdir}/logs')
   heard = [at for url, _, at in logs if url.endswith('/host-0.log')]
-  folder, url = (
-    f'{plan.workdir}/launch/{ledger.job}',
-    f'{plan.workdir}/status.json',
-  )
-  step = parse(world.read(url).text or '{"step": 0}', url, step=int)
+  folder = f'{plan.workdir}/launch/{ledger.job}'
+  status = world.read(f'{plan.workdir}/status.json').text or ''
+  step = re.search(r'"step": *(\d{1,9})\b', status)  # as worker.sh reads it
   end = world.read(f'{folder}/end')
   if end.text is None:  # by hosts of this request, see worker.sh
     end = world.read(f'{folder}/crashed-{ledger.attempts}')
@@ -141,7 +127,7 @@ def _observe(world, plan, ledger):
   seen = supervisor.Seen(
     *(end.now, *[*states, (supervisor.ABSENT, '', '')][0]),
     *(reason, detail.strip(), *(heard or [None])),
-    *(step.get('step', 0), tuple(silent)),
+    *(int(step[1]) if step else 0, tuple(silent)),
   )
   return seen, found, logs
 
@@ -164,10 +150,7 @@ def _act(world, plan, ledger, action, resources) -> str:
 
 
 def _show_logs(world, logs, shown):
-  """Prints new lines of all hosts, behind `[worker N]`.
-
-  `shown` is {URL: bytes that were printed}.
-  """
+  """Prints new lines of all hosts; `shown` is {URL: bytes that were printed}."""
   for url, size, _ in logs:
     host, known = re.search(r'-(\d+)\.log$', url), shown.get(url, 0)
     if not host or size <= known:

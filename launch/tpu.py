@@ -43,7 +43,6 @@ _RUN_VALUES = {
 _SWITCHES = {
   'spot': 'hosts that may be taken away',
   'flex_start': 'rent hosts that Google ends half an hour after the limit',
-  'reserved': 'use a reservation',
   'no_preflight': 'do not compile the run first: fit and time are not known',
   'yes': 'rent without asking',
   'dry_run': 'print the request instead of sending it',

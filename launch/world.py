@@ -1,7 +1,6 @@
 """How the launcher acts on the world: commands, requests to Google, and time.
 
-Google's answers have codes, so that nothing is concluded from English, and its
-lists name the zones that did not answer, which gcloud does not show.
+Google's answers have codes and name silent zones, which gcloud does not show.
 """
 
 import contextlib
@@ -180,10 +179,7 @@ class World:
     return re.sub(r'(storage/)?v\d+/$', '', own)
 
   def request(self, method, api, path, data, codes=(200,), **headers) -> Answer:
-    """Returns an answer that has one of the codes, or raises `Unknown`.
-
-    It is sent with gcloud's login, and again while its fault may pass.
-    """
+    """Returns an answer with one of the codes, or raises `Unknown`, after tries."""
     for pause in (*_PAUSES, None):
       if not self.login:
         self.log_in()
@@ -222,10 +218,9 @@ class World:
     return answer
 
   def write(self, url: str, data: bytes, generation='') -> str:
-    """Writes an object and returns its generation.
+    """Writes an object, and returns its generation.
 
-    With a generation, only if the object still has it ('0': if there is none);
-    otherwise `Changed` is raised.
+    `Changed` is raised if it has another than a given one ('0': it is new).
     """
     folder, name = _split(url)
     query = {'uploadType': 'media', 'name': name}

@@ -36,8 +36,7 @@ class Cloud:
     on_active, on_gone: called with (name, zone, body) when hosts begin to run,
       with (name, zone) when they end; rented: seconds in between.
     objects: {URL: (content, generation, time)} of the bucket.
-    denied: {permission: state of access other than CAN_ACCESS}; principals:
-      accounts that were asked about.
+    denied: {permission: state of access other than CAN_ACCESS}.
   """
 
   def __init__(self, now=time.time):
@@ -47,8 +46,7 @@ class Cloud:
     self.on_active = self.on_gone = lambda *_: None
     self.refuse = lambda method, path: 0
     self.items, self.objects, self.now = {}, {}, now
-    self.denied, self.principals = {}, set()
-    self.most_alive, self.rented = 0, 0.0
+    self.denied, self.most_alive, self.rented = {}, 0, 0.0
     self._lock = threading.RLock()
 
   def create(self, name: str, zone: str, body: dict) -> bool:
@@ -134,7 +132,6 @@ class Cloud:
     if not data:
       return {'projectNumber': '7'}
     asked = json.loads(data)['accessTuple']
-    self.principals.add(asked['principal'])
     return {
       'overallAccessState': self.denied.get(asked['permission'], 'CAN_ACCESS')
     }

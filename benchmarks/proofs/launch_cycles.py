@@ -123,7 +123,6 @@ PLAIN = {
 
 
 def play_plain(stage):
-  """One run, see PLAIN."""
   stage.program, more, code, text, requests = PLAIN[stage.name]
   stage.limit = 15.0 if stage.name == 'max_usd' else stage.limit
   if not isinstance(more, str):
@@ -188,7 +187,7 @@ def play(name, folder) -> bool:
   acts = ', '.join(f'{act} in {zone}' for act, _, zone in cloud.history)
   seconds = time.monotonic() - begin
   print(f'{"FAIL" if wrong else "ok  "} {name} ({seconds:.0f} s)')
-  print(f'     {cycle.__doc__}\n     {acts}; {cloud.rented:.0f} s of rent')
+  print(f'     {acts}; {cloud.rented:.0f} s of rent')
   for name in wrong:
     print(f'     NOT: {name}')
   print(stage.text * bool(wrong), end='', flush=True)

@@ -61,7 +61,6 @@ def read_result(url: str, folder: str) -> tuple[str, str]:
 
 
 def preempt(stage, url: str):
-  """Suspends the resource once the second checkpoint is complete."""
   while True:
     time.sleep(0.2)
     with contextlib.suppress(OSError):

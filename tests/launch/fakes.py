@@ -19,7 +19,7 @@ HAPPY = ('ACCEPTED', 'PROVISIONING', 'ACTIVE')
 
 
 class Google(fake_cloud.Cloud):
-  """A cloud whose time passes only while a supervisor sleeps.
+  """A cloud whose time passes only while a launcher sleeps.
 
   Attributes:
     states: those of each request, in the order of requests.
@@ -35,7 +35,6 @@ class Google(fake_cloud.Cloud):
     self.talks, self.slept, self.each = True, 0, lambda count: None
 
   def world(self) -> World:
-    """Returns how a supervisor acts on this cloud."""
     return World(self.run, self.send, self.sleep)
 
   def sleep(self, seconds: float):
@@ -55,7 +54,6 @@ class Google(fake_cloud.Cloud):
     return super().create(name, zone, body)
 
   def read_job(self) -> dict[str, str]:
-    """Returns the job of what was created last."""
     body = [*self.items.values()][-1]['body']
     return fake_cloud.read_job(fake_cloud.read_metadata(body))
 
@@ -67,16 +65,13 @@ class Google(fake_cloud.Cloud):
 
   @property
   def created(self) -> list[str]:
-    """Returns the zones that were asked for hosts."""
     return [zone for act, _, zone in self.history if act == 'create']
 
   def send(self, method, url, data, headers) -> Answer:
-    """Answers a request."""
     code, head, body = self.answer(method, url, data, headers)
     return Answer(code, body, {k.lower(): v for k, v in head.items()})
 
   def run(self, argv, seconds=0) -> Result:
-    """Does what gcloud would do."""
     self.argvs.append(argv)
     if 'queued-resources' not in argv:
       properties = {'core': {'project': self.project}}

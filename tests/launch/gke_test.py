@@ -1,14 +1,9 @@
 """The manifest for GKE, its image, and the file of SkyPilot."""
 
-import glob
-import lzma
 import os
 import pathlib
 import re
-import shutil
 import subprocess
-import sys
-import tarfile
 
 import pytest
 import yaml
@@ -31,42 +26,17 @@ def make(*more):
   return text, made, job, job['template']['spec']
 
 
-def _close(schema):
-  """Lets a schema refuse the fields that it does not name."""
-  for item in schema if isinstance(schema, list) else [*schema.values()]:
-    if isinstance(item, dict | list):
-      _close(item)
-  if isinstance(schema, dict) and 'properties' in schema:
-    if not schema.get('x-kubernetes-preserve-unknown-fields'):
-      schema.setdefault('additionalProperties', False)
-
-
-@pytest.mark.filterwarnings('ignore::DeprecationWarning')
-def test_manifest_follows_the_schemas_of_jobset_and_kubernetes():
-  jsonschema = pytest.importorskip('jsonschema')
+def test_job_follows_the_schema_of_kubernetes():
   validate = pytest.importorskip('kubernetes_validate')
-  root = os.environ.get('BERT_JAX_TEST_DATA', '')
-  paths = glob.glob(os.path.join(root, 'jobset', 'crd.yaml*')) if root else []
-  if not paths:
-    pytest.skip('BERT_JAX_TEST_DATA names no directory with jobset/')
-  with (lzma.open if paths[0].endswith('.xz') else open)(paths[0]) as file:
-    (version,) = yaml.safe_load(file)['spec']['versions']
-  schema = version['schema']['openAPIV3Schema']
-  _close(schema)
-  schema['properties']['metadata'] = {'type': 'object'}
-  check = jsonschema.Draft4Validator(schema)
-  job = {'apiVersion': 'batch/v1', 'kind': 'Job', 'metadata': {'name': 'r'}}
   more = '--spot', '--queue=tpus', '--slices=2', '--service_account=trainer'
   text = '--config.data.dir=gs://b/"q" \\ $x: {y}'
+  job = {'apiVersion': 'batch/v1', 'kind': 'Job', 'metadata': {'name': 'r'}}
   for words in (more, ('--topology=tpu7x-8', text)):
-    _, made, job['spec'], _ = make(*words)
-    assert [*check.iter_errors(made)] == []
+    _, _, job['spec'], _ = make(*words)
     validate.validate(job, '1.32', strict=True)
-    made['spec']['failurePolicy']['maxRestart'] = 3
-    assert [*check.iter_errors(made)]
-    job['spec']['parallelisms'] = 3
-    with pytest.raises(validate.ValidationError):
-      validate.validate(job, '1.32', strict=True)
+  job['spec']['parallelisms'] = 3
+  with pytest.raises(validate.ValidationError):
+    validate.validate(job, '1.32', strict=True)
 
 
 def test_one_job_per_slice_and_one_pod_per_host():
@@ -102,20 +72,6 @@ def test_nodes_are_there_for_pods_alone_and_their_deletion_is_told():
   assert all(elastic | {'--spot'} <= {*x} for x in words[:2])
   place = {'--cluster=CLUSTER', '--location=REGION'}
   assert all(place <= {*x} for x in words)
-
-
-def test_image_is_built_from_the_archive(tmp_path):
-  argv = [sys.executable, ROOT / 'launch/tpu.py', 'archive']
-  with open(tmp_path / 'code.tar.gz', 'wb') as file:
-    subprocess.run(argv, stdout=file, check=True)
-  with tarfile.open(tmp_path / 'code.tar.gz') as tar:
-    tar.extractall(tmp_path, filter='data')
-  steps = (tmp_path / 'launch/Dockerfile').read_text()
-  for line in re.findall(r'^COPY (.*) \S+$', steps, re.MULTILINE):
-    assert all((tmp_path / source).exists() for source in line.split()), line
-  if program := shutil.which('hadolint'):
-    argv = [program, ROOT / 'launch/Dockerfile']
-    subprocess.run(argv, check=True)
 
 
 # Exit codes of the program, and how often it is started.

@@ -61,13 +61,6 @@ def test_missing_right_of_the_hosts_is_told_before_they_are_rented(right):
   assert not cloud.created
 
 
-def test_right_that_is_not_known_is_a_warning(capsys):
-  words, cloud = [*RUN, '--service_account=a@b.c'], make_cloud(HAPPY)
-  cloud.denied['tpu.nodes.delete'] = 'UNKNOWN_CONDITIONAL'
-  assert tpu.main(words, cloud.world()) == 0 and cloud.principals == {'a@b.c'}
-  assert 'a@b.c may lack tpu.nodes.delete' in capsys.readouterr().err
-
-
 def test_bucket_that_refuses_is_told_before_anything_is_rented():
   cloud = Google(HAPPY)
   cloud.refuse = lambda method, path: 403 * (method == 'POST' and 'o?' in path)
@@ -77,16 +70,11 @@ def test_bucket_that_refuses_is_told_before_anything_is_rented():
 
 
 def test_preflight_is_shown_and_refuses_what_does_not_fit(capsys):
-  argvs, codes = [], [0, 2, 1]
-
-  def run(argv, seconds=0):
-    argvs.append(argv)
-    return world.Result(codes.pop(0), 'hours 1\nto 2', 'WARNING: x\nno libtpu')
-
+  codes = [0, 2, 1]
+  run = lambda argv, seconds: world.Result(codes.pop(0), str(argv), 'no libtpu')  # noqa: E731
   given = world.World(run=run), make('--config.seed=2'), 'configs/tiny.py'
   start.run_preflight(*given)
-  assert capsys.readouterr().out.endswith('hours 1\nto 2\n')
-  assert {'--config.seed=2', '--topology=v5e:2x2', '--price=1.0'} <= {*argvs[0]}
+  assert "seed=2', '--quick', '--slices=1', '--topo" in capsys.readouterr().out
   for why in ('the run does not fit', 'no libtpu'):
     with pytest.raises(errors.UserError, match=f'preflight: {why}'):
       start.run_preflight(*given)
@@ -120,9 +108,6 @@ def test_live_launch_is_neither_doubled_nor_taken_over(more):
   assert tpu.main(['stop', 'gs://bkt/r'], cloud.world()) == 0 and cloud.items
   with pytest.raises(errors.UserError, match=OTHERS[more]):
     tpu.main([*RUN, more], cloud.world())
-  cloud.items.clear()
-  cloud.states, cloud.on_active = [HAPPY], lambda *_: cloud.end('done')
-  assert tpu.main([*RUN, more], cloud.world()) == 0
 
 
 def test_hosts_in_a_zone_that_is_asked_for_no_more_are_watched():
@@ -171,11 +156,6 @@ def test_what_was_spent_is_known_without_the_ledger(text, capsys):
   assert 'ended     out of time' in out and 'rent      2.0' in out
   assert f'going on with launch {job}' in out
   assert cloud.created == [A, A] and 3400 < cloud.rented < 3800
-  # Of a launch that has ended, nothing is counted.
-  cloud.write(f'{folder}/end', 'reason=stopped\n')
-  cloud.write(LEDGER, '{')
-  cloud.states, cloud.on_active = [HAPPY], lambda *_: cloud.end('done')
-  assert tpu.main(words, cloud.world()) == 0
 
 
 def test_a_launch_stays_in_its_project():

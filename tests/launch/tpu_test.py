@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from bert_jax import errors
-from launch import tick, tpu, world
+from launch import tick, tpu
 from tests.launch.fakes import (
   HAPPY,
   LEDGER,
@@ -85,16 +85,6 @@ def test_dark_fallback_zone_stops_no_replacement_in_the_good_one():
   assert cloud.created == [A, A] and cloud.slept < 200
 
 
-def test_money_becomes_a_deadline(capsys):
-  cloud, told = Google(HAPPY), []
-  cloud.on_active = lambda *_: told.append(cloud.read_job()['seconds'])
-  # 4 chips x $1.20 an hour: $0.48 are 6 minutes.
-  assert tpu.main([*RUN, '--max_usd=0.48'], cloud.world()) == 1
-  end = 'ended     out of time\nrequests  1, preemptions 0\nrent      0.1'
-  assert end in capsys.readouterr().out
-  assert told == ['360'] and not cloud.items
-
-
 def test_error_is_one_line_that_a_terminal_does_not_obey():
   argv = [sys.executable, 'launch/tpu.py', 'ls', '\x1b[2J']
   done = subprocess.run(argv, capture_output=True, text=True)
@@ -102,24 +92,19 @@ def test_error_is_one_line_that_a_terminal_does_not_obey():
   assert (done.returncode, done.stderr) == (1, said)
 
 
-STATUSES = ('{', 'null', '{"step": null}', '[' * 100_000, b'\xff\x1b')
-
-
 def test_any_content_of_the_bucket_is_survived(capsys):
-  cloud, texts = Google((*HAPPY, *['ACTIVE'] * 30)), [*STATUSES]
+  cloud = Google((*HAPPY, *['ACTIVE'] * 30))
 
   def each(count):
-    if texts and cloud.items:
-      for name in ('status.json', 'logs/host-x.log', 'logs/host-0.log'):
-        cloud.write(f'gs://bkt/r/{name}', texts[-1])
-      texts.pop()
-    elif cloud.items:
-      cloud.end('no such reason')
+    for name in ('status.json', 'logs/host-x.log', 'logs/host-0.log'):
+      cloud.write(f'gs://bkt/r/{name}', b'\xff\x1b[2J{"step": 1%d}\n' % 10**400)
+    if count > 9:
+      cloud.end('no such reason\x1b')
+      cloud.each = lambda count: None
 
   cloud.each = each
   assert tpu.main(RUN, cloud.world()) == 1
   out, err = capsys.readouterr()
-  assert 'status.json is damaged, and passed over' in err
   assert '\x1b' not in out + err and 'unreadable' in out
 
 
@@ -151,18 +136,6 @@ def test_looks_carry_a_launch_to_its_end(capsys):
   assert {*codes[:-1]} == {tick.AGAIN} and codes[-1] == 0
   assert cloud.created == [A, A, A] and not cloud.items
   assert 'requests  3, preemptions 2' in capsys.readouterr().out
-  assert look(cloud) == [0]  # one more does nothing
-
-
-def test_look_that_fails_says_that_it_is_to_be_taken_again(capsys):
-  cloud = begin(HAPPY)
-  cloud.broken = [403]
-  assert look(cloud) == [tick.AGAIN]
-  here = cloud.world()
-  here.run = lambda argv: world.Result(1, err='ERROR: no DNS')
-  assert tpu.main(['tick', 'gs://bkt/r'], here) == tick.AGAIN
-  assert capsys.readouterr().err.count('looking again') == 2
-  assert look(cloud, 9)[-1] == 0
 
 
 @pytest.mark.parametrize('text', ['', '{', '[]', 'null', '{"job": 1}'])
@@ -251,9 +224,3 @@ def test_logs_are_shown_by_whole_lines(capsys):
   assert tpu.main(RUN, cloud.world()) == 0
   told = [x[8:] for x in capsys.readouterr().out.splitlines() if '[w' in x]
   assert told == ['0] one', '0] tw\ufffd', '12]  100%', '0] three']
-
-
-def test_what_is_to_end_must_be_clear():
-  for words in (['down'], ['down', 'r', '--all']):
-    with pytest.raises(errors.UserError, match='either a run or --all'):
-      tpu.main(words, Google().world())

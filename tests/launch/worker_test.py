@@ -16,7 +16,7 @@ import time
 import fake_cloud
 import pytest
 
-from launch import archive, plan, queued, world
+from launch import plan, queued, world
 
 DELETED = -signal.SIGKILL  # how a host ends that the cloud takes away
 BASE = 'gs://b/r/launch/l-1'
@@ -35,19 +35,6 @@ if [[ $code == +* ]]; then
 fi
 echo "ends with $code"
 exit "$code"
-"""
-# Stands for pip, which installs uv, which makes an environment.
-PIP = r"""
-echo "$*" >>"$CODES.pip"
-for word in "$@"; do [[ $word == --target=* ]] && target=${word#*=}; done
-mkdir -p "$target/bin"
-cat >"$target/bin/uv" <<'UV'
-#!/usr/bin/env bash
-echo "uv $*" >>"$CODES.pip"
-[[ $1 == venv ]] && mkdir -p "${!#}/bin" && cp "$PROGRAM" "${!#}/bin/python"
-exit 0
-UV
-chmod +x "$target/bin/uv"
 """
 
 
@@ -97,22 +84,21 @@ def _begin(folder, stack, port, started, *codes, number='0', **more):
   pod, told = more.pop('pod', False), more.pop('attributes', {})
   home, bin_ = f'{folder}/home{len(started)}', folder / 'bin'
   bin_.mkdir(exist_ok=True)
-  for name, text in ('python3', PROGRAM if pod else PIP), ('program', PROGRAM):
-    (bin_ / name).write_text(f'#!/usr/bin/env bash\n{text}')
-    (bin_ / name).chmod(0o755)
+  if pod:
+    (bin_ / 'python3').write_text(f'#!/usr/bin/env bash\n{PROGRAM}')
+    (bin_ / 'python3').chmod(0o755)
   env = {'BERT_JAX_MINUTE': more.pop('minute', '2'), 'BERT_JAX_TICK': '0.01'}
   text = ''.join(f'{code}\n' for code in codes)
   (folder / f'codes{len(started)}').write_text(text)
   text = _make_job(port, **more)
-  env |= {'PATH': f'{bin_}:{os.environ["PATH"]}', 'PROGRAM': f'{bin_}/program'}
+  env |= {'PATH': f'{bin_}:{os.environ["PATH"]}'}
   env |= {'CODES': f'{folder}/codes{len(started)}'}
   env |= {'CLOUD': f'http://127.0.0.1:{port}'}
   env |= {'BERT_JAX_JOB': text, 'JOB_COMPLETION_INDEX': number} if pod else {}
   script = pathlib.Path(queued.WORKER).read_text()
   told = {'startup-script': script, 'agent-worker-number': number, **told}
   told = {'bert-jax-job': text} | told
-  program = '' if 'sha256' in more else PROGRAM  # it is to be installed
-  process = fake_cloud.start_host(stack, home, env, told, program)
+  process = fake_cloud.start_host(stack, home, env, told, PROGRAM)
   started.append(process)
   return process
 
@@ -224,25 +210,6 @@ def test_starts_are_counted_until_a_step_forward(text, tmp_path):
   assert done.stdout.decode() == f'{STARTS[text]}\n'
   assert done.returncode == STARTS[text].startswith('11 ')
   assert os.listdir(tmp_path) == ['starts']
-
-
-def test_code_is_installed_with_the_versions_that_came_with_it(host, tmp_path):
-  packed, sha256 = archive.make()
-  host.cloud.write('gs://b/r/launch/code', packed)
-  tries = []
-
-  def refuse(method, path):
-    tries.append('launch%2Fcode' in path)
-    return 503 * (tries[-1] and sum(tries) < 2)  # trouble of one host
-
-  host.cloud.refuse = refuse
-  assert host(0, sha256=sha256, python='3.12').wait(60) == DELETED
-  assert host.end()[0] == 'reason=done'
-  assert host.log().count('the installation failed') == 1
-  pip, venv, install = (tmp_path / 'codes0.pip').read_text().splitlines()
-  assert '--require-hashes' in pip and 'launch/uv.txt' in pip
-  assert '--python=3.12' in venv
-  assert install.count('/tree/constraints.txt') == 2
 
 
 def test_host_that_is_started_again_goes_on_with_its_time(host):
