@@ -82,7 +82,7 @@ class Model:
     """
     # Here, since the others need none of it, such as Orbax.
     from bert_jax import tasks
-    from bert_jax.finetuning import predictions, row_task
+    from bert_jax.finetuning import predictions, tables
     from bert_jax.finetuning.readers import examples
 
     _check_list(texts)
@@ -110,7 +110,7 @@ class Model:
     how = this, self.source, rows, batch_size
     kept = predictions.predict_rows(*how, whole=True)
     chosen, _ = this.decide(rows, kept, head.settings, tune=False)
-    return list(row_task.list_rows(head.labels, chosen))
+    return list(tables.list_rows(head.labels, chosen))
 
 
 def _check_list(texts):

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, row_task, supervised
+from bert_jax.finetuning import encode, supervised, tables
 from bert_jax.finetuning.readers import examples, splits, table_files
 from bert_jax.parallel import row_keys
 
@@ -44,7 +44,7 @@ class ChoiceRows(encode.Rows):
     return {name: x.reshape(*pairs.shape, -1) for name, x in batch.items()}
 
 
-class Choices(row_task.RowTask):
+class Choices(supervised.Supervised):
   """One of several choices, equally many in each row; `labels` are ()."""
 
   name = 'choice'
@@ -86,7 +86,7 @@ class Choices(row_task.RowTask):
     numbers = None
     if all(x.label for x in content.units):
       numbers = examples.number_labels(content, [*map(str, range(choices))])
-    facts = row_task.list_facts(content)
+    facts = tables.list_facts(content)
     facts['counts'].append(errors.count(choices, 'choice'))
     return ChoiceRows(encoded, numbers, choices), facts
 

@@ -16,7 +16,7 @@ import numpy as np
 import optax
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, metrics, row_task, supervised
+from bert_jax.finetuning import encode, metrics, supervised, tables
 from bert_jax.finetuning.readers import examples, splits, table_files
 from bert_jax.model import classifier
 from bert_jax.ops import tied_decoder
@@ -24,7 +24,7 @@ from bert_jax.ops import tied_decoder
 _LM_LOSS, _LM_WEIGHT = 'half_lm_loss', 0.5  # of the language model
 
 
-class Classes(row_task.RowTask):
+class Classes(supervised.Supervised):
   """Classes of texts or pairs, or numbers, whose `labels` are ()."""
 
   name = 'classification'
@@ -44,13 +44,13 @@ class Classes(row_task.RowTask):
     return labels
 
   def encode(self, how, content, labels, split=''):
-    numbers, facts = None, row_task.list_facts(content)
+    numbers, facts = None, tables.list_facts(content)
     if all(x.label for x in content.units):
       numbers = examples.number_labels(content, labels)
       said = f'labels from {numbers.min():,} to {numbers.max():,}'
       if labels:
         counts = np.bincount(numbers, minlength=len(labels))
-        said = row_task.describe_counts(labels, counts)
+        said = tables.describe_counts(labels, counts)
       facts['counts'].append(said)
     encoded = encode.encode_texts(how, content.texts, content.pairs)
     blank = np.int32(0) if labels else np.float32(0)
@@ -96,7 +96,7 @@ class Classes(row_task.RowTask):
     return 'pearson', 'spearman', 'mean_squared_error'
 
 
-class LabelSets(row_task.RowTask):
+class LabelSets(supervised.Supervised):
   """Sets of labels; predictions are `probabilities` and `chosen`, [N, C]."""
 
   name = 'multi_label'
@@ -120,7 +120,7 @@ class LabelSets(row_task.RowTask):
 
   def encode(self, how, content, labels, split=''):
     encoded = encode.encode_texts(how, content.texts, content.pairs)
-    facts, truth = row_task.list_facts(content), None
+    facts, truth = tables.list_facts(content), None
     if all(x.label != '' for x in content.units):
       sizes = [len(x.label) for x in content.units]
       numbers = examples.number_labels(content.flatten(), labels)
@@ -128,7 +128,7 @@ class LabelSets(row_task.RowTask):
       truth[np.repeat(np.arange(len(sizes)), sizes), numbers] = 1
       facts['counts'] += [
         f'{np.mean(sizes):.2f} labels per row',
-        row_task.describe_counts(labels, truth.sum(0)),
+        tables.describe_counts(labels, truth.sum(0)),
       ]
     blank = np.zeros(len(labels), np.int32)
     return encode.Rows(encoded, truth, blank=blank), facts

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, row_task, supervised
+from bert_jax.finetuning import encode, supervised, tables
 from bert_jax.finetuning.readers import splits
 from bert_jax.inference import fine_tuned, padding, source, trained_length
 from bert_jax.model import precision
@@ -90,7 +90,7 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
   if content.notes:
     print(f'{job.given}: {", ".join(content.notes)}')
   if job.keep:
-    content = row_task.keep_columns(content, job.keep, job.output)
+    content = tables.keep_columns(content, job.keep, job.output)
   split, _ = this.encode(get_how(job.model), content, head.labels)
   ids, texts = split.encoded.ids, content.list_texts()
   unknown.tell(job.model.tokenizer, ids, texts, job.given)
@@ -122,7 +122,7 @@ def check_head(path: str, model: source.Source):
 
 
 def _check_flags(job, this):
-  if job.keep and not isinstance(this, row_task.RowTask):
+  if job.keep and not this.takes_keep:
     raise errors.UserError(f'--keep is for tables, not for {this.name}.')
   if job.label and not this.takes_label:
     raise errors.UserError(

@@ -54,6 +54,7 @@ class Spans(supervised.Supervised):
     'a question has no answer where that scores more than {:.3f} above the best '
     'one'
   )
+  columns, needed, takes_keep = 0, (), False
   takes_label = False  # the answers are in the file
 
   def read(self, path, columns, labelled, asked=splits.FIELDS):

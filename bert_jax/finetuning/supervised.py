@@ -6,6 +6,7 @@ All else is done once, for every task: `training` reads and batches the rows,
 
 import abc
 import math
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,8 +16,9 @@ import numpy as np
 from flax import linen as nn
 from ml_collections import config_dict
 
-from bert_jax.finetuning import encode, metrics
-from bert_jax.finetuning.readers import splits, table_files
+from bert_jax import errors
+from bert_jax.finetuning import encode, metrics, tables
+from bert_jax.finetuning.readers import examples, splits, table_files
 from bert_jax.inference import fine_tuned
 from bert_jax.model import classifier, losses
 from bert_jax.trainer import task
@@ -27,6 +29,8 @@ SUMS = 'cross_entropy', 'accuracy'  # of classes
 class Supervised(abc.ABC):
   """A task of fine-tuning, without state: one instance is enough.
 
+  By default, rows of a table have one label each, [N], and predictions are
+  `chosen`, [N], maybe its `probability` and, for JSONL, all `logits`, [N, C].
   `f` is `config.finetuning`; `labels` name the model's outputs, () for a number.
   """
 
@@ -45,14 +49,15 @@ class Supervised(abc.ABC):
   outputs: tuple[str, ...] = table_files.EXTENSIONS  # of `bert_jax.predict`
   # Columns that hold texts, of the first three of `splits.Columns`; and those
   # without which `bert_jax.predict` does nothing.
-  columns, needed = 0, ()
+  columns, needed = 2, ('text',)
+  cut = 'row'  # with which truncated rows are counted
+  takes_keep = True  # whether --keep names columns of a file to copy
   takes_label = True  # whether --label names the labels of a file to score
   counts_words = False  # whether counting words is compared with the model
   tuned = ''  # what a threshold that is tuned on dev means, a format
 
   # From files to rows.
 
-  @abc.abstractmethod
   def read(
     self,
     path: str,
@@ -64,6 +69,8 @@ class Supervised(abc.ABC):
 
     `labelled` is whether all rows need a label; None is if there are any.
     """
+    table = table_files.read(path)
+    return examples.choose_columns(table, columns, labelled, asked)
 
   @abc.abstractmethod
   def list_labels(
@@ -197,7 +204,6 @@ class Supervised(abc.ABC):
 
   # From predictions to files.
 
-  @abc.abstractmethod
   def write_split(
     self,
     folder: str,
@@ -206,13 +212,31 @@ class Supervised(abc.ABC):
     split: Any,
     predicted: Any,
   ):
-    """Writes the predictions for a split of a run into `predictions`."""
+    """Writes the predictions for a split of a run into `predictions`.
 
-  @abc.abstractmethod
-  def write_given(
-    self, job: Any, content: splits.Content, split: Any, predicted: Any
-  ):
-    """Writes the predictions for a job's file."""
+    Here SPLIT.tsv: id, label if known, prediction and probabilities.
+    """
+    known = [{'id': x} for x in split.ids or range(split.size)]
+    if split.labels is not None:
+      truth = (tables.name(labels, x) for x in split.labels)
+      known = [x | {'label': y} for x, y in zip(known, truth, strict=True)]
+    path = os.path.join(folder, f'{name}.tsv')
+    tables.write(path, tables.list_rows(labels, predicted), known)
+
+  def write_given(self, job: Any, content: Any, split: Any, predicted: Any):
+    """Writes the predictions for the file of a `predictions.Job`.
+
+    Here a row for each row of the input, after the columns to keep.
+    """
+    head = job.model.head
+    rows = tables.list_rows(head.labels, predicted)
+    tables.write(job.output, rows, content.kept)
+    if count := split.encoded.truncated:
+      cut = errors.count(count, self.cut)
+      print(f'truncated to {head.max_length} tokens: {cut}')
+    if empty := content.list_empty():
+      count = errors.count(len(empty), 'row')
+      print(f'without text: {count}, the first in line {empty[0]}')
 
 
 def apply(

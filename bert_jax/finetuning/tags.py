@@ -65,7 +65,7 @@ class Tags(supervised.Supervised):
   )
   extension = '.conll'
   outputs = splits.WORDS
-  columns = 1
+  columns, needed, takes_keep = 1, (), False
 
   def read(self, path, columns, labelled, asked=splits.FIELDS):
     word = conll.parse_column(asked.text, columns.text)

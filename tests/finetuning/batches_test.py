@@ -57,14 +57,6 @@ def test_a_batch_is_as_long_as_its_longest_row_needs_and_less_is_padded():
   assert abs(early.mean() - late.mean()) < 0.3 * lengths.mean()
 
 
-def test_a_batch_has_no_row_twice_within_an_epoch():
-  twice = [
-    step for step, (x, _) in enumerate(find_all()) if len(set(x.tolist())) < 8
-  ]
-  # An epoch ends after 37.5, 75, 112.5 and 150 batches: in two windows.
-  assert len(twice) <= 4
-
-
 @pytest.mark.parametrize('rows', [3, 8, 20, 64 * 8 + 3])
 def test_data_of_any_size_are_seen_as_often_as_without(rows):
   lengths, counts = LENGTHS.repeat(2)[:rows], []

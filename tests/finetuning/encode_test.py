@@ -77,13 +77,6 @@ def test_ids_of_a_text_and_of_a_pair():
   assert not batch['segment_ids'].any()
 
 
-def test_long_rows_keep_all_three_tokens():
-  batch = join_gpt(['the ' * 9], ['dog ' * 9], 7)
-  assert batch['input_ids'].tolist() == [
-    [START, 5, 5, DELIMITER, 7, 7, EXTRACT]
-  ]
-
-
 def test_the_tokens_are_new():
   assert GPT.vocab[11:] == ('[START]', '[DELIMITER]', '[EXTRACT]')
   with pytest.raises(errors.UserError, match=r'has \[DELIMITER\] already'):

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from bert_jax import tasks
-from bert_jax.finetuning import encode, row_task
+from bert_jax.finetuning import encode, supervised, tables
 from tests.finetuning import made
 
 LABELS = 'even', 'odd'
 
 
-class Parity(row_task.RowTask):
+class Parity(supervised.Supervised):
   """Tells texts of an even from texts of an odd number of words."""
 
   name = 'parity'
@@ -26,7 +26,7 @@ class Parity(row_task.RowTask):
     encoded = encode.join(how.tokenizer, tokenized, None, how.length)
     words = [len(x.split()) for x in content.texts]
     rows = encode.Rows(encoded, np.array(words, np.int32) % 2)
-    return rows, row_task.list_facts(content)
+    return rows, tables.list_facts(content)
 
   def list_metrics(self, labels, f=None):
     return ('accuracy',)

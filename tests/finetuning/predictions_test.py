@@ -113,21 +113,19 @@ def test_a_labelled_file_is_scored(tmp_path, capsys):
     ({'keep': ['prediction']}, "'prediction' is written"),
     ({'content': 'w\na\n'}, "no column 'text'; it has w; .* by --text="),
     ({'name': 'out.txt'}, 'out.txt does not end in .tsv, .csv, .jsonl; give'),
+    (
+      {'content': 'text\n"b\nc"\n', 'name': 'out.tsv', 'keep': ['all']},
+      'line 2 has a tab .* .csv or',
+    ),
   ],
 )
-def test_what_cannot_be_predicted_is_refused(tmp_path, fields, message):
+def test_what_cannot_be_predicted_is_refused_before_that(
+  tmp_path, monkeypatch, fields, message
+):
+  monkeypatch.delattr(predictions, 'predict_rows')
   with pytest.raises(errors.UserError, match=message):
     predict_file(tmp_path, **{'content': ROWS, **fields})
   assert not (tmp_path / 'out.csv').exists()
-
-
-def test_what_a_tsv_cannot_hold_is_refused_before_predicting(
-  tmp_path, monkeypatch
-):
-  monkeypatch.delattr(predictions, 'predict_rows')
-  content = 'id,text\n1,a\n2,"b\nc"\n'
-  with pytest.raises(errors.UserError, match='line 3 has a tab .* .csv or'):
-    predict_file(tmp_path, content, 'out.tsv', keep=['all'])
 
 
 @pytest.mark.parametrize(

@@ -57,11 +57,6 @@ def test_a_question_about_nothing_has_a_row():
   assert made.starts.tolist() == [[3, 3]]
 
 
-def test_special_tokens_in_texts_are_words():
-  rows, _ = make(['[CLS]'], '[SEP]')
-  assert CLS not in rows[0][1:] and rows[0].count(SEP) == 2
-
-
 # A much shorter last window, with a little more context at token 260.
 @example(321, 320, 200)
 @settings(deadline=None)

@@ -369,14 +369,6 @@ def test_a_passage_without_tokens_has_no_answer(wrong):
   assert 'all 2 predictions' in spans.TASK.find_problem(scored, found)
 
 
-def test_a_constant_is_the_commonest_answer_or_none():
-  answers = [('a',), ('b', 'a'), ('b',)]
-  assert spans.predict_constant(answers, unanswerable=False) == 'b'
-  assert spans.predict_constant(answers, unanswerable=True) == ''
-  answers = [(), ('a',), ('a',)]
-  assert spans.predict_constant(answers, unanswerable=False) == 'a'
-
-
 @pytest.mark.parametrize(
   ('answer', 'right', 'expected'),
   [

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from bert_jax.finetuning import classes, encode, row_task
+from bert_jax.finetuning import classes, encode, tables
 from bert_jax.finetuning.readers import table_files
 from bert_jax.inference import padding
 from tests import peak
@@ -34,10 +34,10 @@ def test_the_probability_of_one_of_many_classes_is_kept(tmp_path):
 def test_predictions_for_a_file_have_no_quotes(tmp_path):
   path = str(tmp_path / 'out.tsv')
   rows = [{'prediction': 'say "hi"', 'probability': 3.2e-5}]
-  row_task.write(path, iter(rows))
+  tables.write(path, iter(rows))
   assert read(path) == [{'prediction': 'say "hi"', 'probability': '3.2e-05'}]
   with pytest.raises(csv.Error):
-    row_task.write(f'{path}.tsv', iter([{'prediction': 'a\tb'}]))
+    tables.write(f'{path}.tsv', iter([{'prediction': 'a\tb'}]))
   assert not os.path.exists(f'{path}.tsv')
 
 
@@ -45,7 +45,7 @@ def test_predictions_for_a_file_have_no_quotes(tmp_path):
 def test_rows_are_written_one_at_a_time(tmp_path, kind):
   path = str(tmp_path / f'out.{kind}')
   rows = ({'prediction': f'class {i}', 'probability': 0.5} for i in range(9999))
-  assert peak.measure(lambda: row_task.write(path, rows)) < 0.5e6
+  assert peak.measure(lambda: tables.write(path, rows)) < 0.5e6
   with open(path, encoding='utf-8') as file:
     lines = file.read().splitlines()
   assert len(lines) == 9999 + (kind != 'jsonl') and 'class 9998' in lines[-1]
@@ -58,5 +58,5 @@ def test_rows_are_written_one_at_a_time(tmp_path, kind):
 def test_half_an_emoji_which_utf8_lacks_is_escaped(tmp_path, kind, found):
   path, rows = tmp_path / f'out.{kind}', [{'prediction': '0', 'p': 0.5}]
   kept = [{'text': 'bad \ud83d'}]  # as JSON may have it
-  row_task.write(str(path), iter(rows), iter(kept))
+  tables.write(str(path), iter(rows), iter(kept))
   assert read(path)[0]['text'] == found

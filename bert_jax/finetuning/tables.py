@@ -1,4 +1,4 @@
-"""The base of tasks with one class, number or choice per row of a table."""
+"""Predictions for rows of tables: what is said of the rows, and what is written."""
 
 import dataclasses
 import itertools
@@ -10,48 +10,12 @@ from typing import Any
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.finetuning import encode, supervised
-from bert_jax.finetuning.readers import examples, splits, table_files
+from bert_jax.finetuning import encode
+from bert_jax.finetuning.readers import examples, table_files
 from bert_jax.runtime import files
 
 _WRITTEN = 'prediction', 'probability', 'probabilities'
 _OF_LABEL = 'probability_'  # begins the names of columns, one for each label
-
-
-class RowTask(supervised.Supervised):
-  """A task whose rows have one label each, [N].
-
-  Predictions are `chosen`, [N], and, except for numbers, `probability`, [N];
-  for a user's JSONL file, also all `logits`, [N, C].
-  """
-
-  columns, needed = 2, ('text',)
-  cut = 'row'  # with which truncated rows are counted
-
-  def read(self, path, columns, labelled, asked=splits.FIELDS):
-    table = table_files.read(path)
-    return examples.choose_columns(table, columns, labelled, asked)
-
-  def write_split(self, folder, name, labels, split, predicted):
-    """Writes SPLIT.tsv: id, label if known, prediction and probabilities."""
-    known = [{'id': x} for x in split.ids or range(split.size)]
-    if split.labels is not None:
-      truth = (_name(labels, x) for x in split.labels)
-      known = [x | {'label': y} for x, y in zip(known, truth, strict=True)]
-    path = os.path.join(folder, f'{name}.tsv')
-    write(path, list_rows(labels, predicted), known)
-
-  def write_given(self, job, content, split, predicted):
-    """Writes a row for each row of the input, after the columns to keep."""
-    rows = list_rows(job.model.head.labels, predicted)
-    write(job.output, rows, content.kept)
-    if count := split.encoded.truncated:
-      length = job.model.head.max_length
-      cut = errors.count(count, self.cut)
-      print(f'truncated to {length} tokens: {cut}')
-    if empty := content.list_empty():
-      rows = errors.count(len(empty), 'row')
-      print(f'without text: {rows}, the first in line {empty[0]}')
 
 
 def list_facts(rows: examples.Examples) -> dict[str, Any]:
@@ -75,15 +39,16 @@ def describe_counts(labels: Sequence[str], counts: np.ndarray) -> str:
 def list_rows(
   labels: Sequence[str], predicted: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
-  """Yields {column: value} of each row's prediction, see `RowTask`.
+  """Yields {column: value} of each row's prediction.
 
-  `labels` are () for numbers, and for choices, which are named by number.
+  `labels` are () for numbers, and for choices, which are named by number. Of
+  `predicted`, `chosen`, [N], is needed.
   """
   likely = predicted.get('probabilities')
   if 'logits' in predicted:
     likely = encode.to_probabilities(predicted['logits'])
   for i, chosen in enumerate(predicted['chosen']):
-    row = {'prediction': _name(labels, chosen)}
+    row = {'prediction': name(labels, chosen)}
     if 'probability' in predicted:
       row['probability'] = _round(predicted['probability'][i])
     if likely is not None:
@@ -93,7 +58,7 @@ def list_rows(
     yield row
 
 
-def _name(labels, chosen):
+def name(labels, chosen):
   """Returns the name of a class, those of a set [C] of labels, or a number."""
   if chosen.ndim:
     return [labels[i] for i in np.flatnonzero(chosen)]
