@@ -3,7 +3,7 @@
 The paper's learning rates, in `config/recipes.py`, are for hidden sizes of 768
 and 1024. Smaller models need higher ones: Google chose from 3e-5 to 3e-4 for
 its miniatures, of 128 to 512 (github.com/google-research/bert). The rule here
-was fitted to `benchmarks/measure/finetuning_scores.py --rates`.
+was fitted by `c42b1acc:benchmarks/measure/finetuning_scores.py --rates`.
 """
 
 import math
