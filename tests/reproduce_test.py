@@ -137,15 +137,11 @@ def test_the_runs_of_a_table_become_its_page(tmp_path, run, fake, capsys):
     assert ('--config.data.layout=sentences' in words) == is_model
 
 
-def test_a_plan_does_nothing(tmp_path, run, capsys):
+def test_a_plan_does_nothing_and_says_what_is_missing(tmp_path, run, capsys):
   assert run('--dry_run', '--gflops=1') == 0
   out = capsys.readouterr().out
   assert out.startswith('0 of 8 runs done, 0.00e+00 FLOPs; left ')
   assert out.endswith(' hours of training\n')
-  assert not os.path.exists(tmp_path / 'table')
-
-
-def test_what_is_missing_is_said_at_once(tmp_path, run, capsys):
   with pytest.raises(errors.UserError, match='--data=.*data does not exist'):
     run(f'--data={tmp_path}/data')
   (tmp_path / 'empty').mkdir()

@@ -585,7 +585,7 @@ def refuse_for_good(base, folder):
   del folder
   said = []
   for status, only, code, word in (
-    (403, '', 70, 'HTTP 403'),
+    (403, '', 1, 'HTTP 403'),  # a right is missing
     (412, '', 70, 'FileExistsError'),
     # Not the arrays, for which TensorStore tries for many minutes.
     (429, 'metrics.jsonl', 70, '429'),

@@ -39,8 +39,8 @@ class Progress:
     leave: bool = True,
   ):
     self._lines, self._label, self._done = lines, label, initial
-    self._how = {'total': total, 'initial': initial, 'unit_scale': unit == 'B'}
-    self._how['unit'] = unit if unit == 'B' else f' {unit}'
+    self._how = {'total': total, 'initial': initial, 'unit': unit}
+    self._how['unit_scale'] = unit == 'B'
     self._bar = tqdm.tqdm(
       desc=label,
       leave=leave,

@@ -59,18 +59,6 @@ def test_gelu_of_hf_is_exact_and_googles_the_approximation():
   assert values['google'] == values['paper'] == pytest.approx(0.8411920, 1e-6)
 
 
-def test_initial_weights_of_hf_are_not_cut():
-  for name, deviation, cut in (
-    ('paper', 0.0176, True),
-    ('google', 0.0176, True),
-    ('hf', 0.02, False),
-  ):
-    init = config.model_config(with_profile(name)).kernel_init
-    x = init(jax.random.key(0), (1000, 64))
-    assert float(x.std()) == pytest.approx(deviation, rel=0.01)
-    assert bool(jnp.abs(x).max() <= 0.04) is cut
-
-
 def test_what_sees_nothing_attends_by_score_or_evenly():
   # Only a row of padding tells: elsewhere exp of either value is 0.
   def spread(name):

@@ -53,7 +53,12 @@ def test_a_folder_lists_what_is_in_it(folder):
   assert [*map(storage.is_folder, paths)] == [False, True, False]
   found = storage.expand(os.path.join(folder, 'b'))
   assert [os.path.relpath(x, folder) for x in found] == ['b/deep/z', 'b/y']
-  assert storage.expand(os.path.join(folder, '*')) == storage.expand(folder)
+  everything = storage.expand(folder)
+  assert storage.expand(os.path.join(folder, '*')) == everything
+  if not storage.is_remote(folder):
+    for name in ('.git/x', 'b/.y'):
+      write(os.path.join(folder, name), b'')
+    assert storage.expand(folder) == everything
 
 
 def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(
