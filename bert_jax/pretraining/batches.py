@@ -39,8 +39,7 @@ def evaluate_as(
 ) -> task.Phase:
   """Returns the phase with the predictions that held-out rows need at most.
 
-  They are masked at mask_rate. Where training begins with more predictions, phases
-  that differ in nothing else share the program of the evaluation, which is cheaper.
+  They are masked at mask_rate, at which training ends that begins with more.
   """
   rate = objective.mask_rate
   if pack > 1 or objective.initial_mask_rate <= rate:
@@ -76,19 +75,14 @@ def _choose_evaluated(
   for name, records in split.inputs.items():
     after = before + len(records)
     n = after * size // total - before * size // total
-    rows = records[spread(n, len(records))]
-    batches += [
-      (name, rows[k : k + batch_size]) for k in range(0, n, batch_size)
-    ]
-    before = after
+    rows, before = records[spread(n, len(records))], after
+    for k in range(0, n, batch_size):
+      batches.append((name, rows[k : k + batch_size]))
   return batches
 
 
 class Batches:
-  """The batches of an experiment, as functions of (phase, step).
-
-  It can be pickled; the copy opens the files again.
-  """
+  """The batches of an experiment, as functions of (phase, step)."""
 
   def __init__(self, config: config_dict.ConfigDict, directory: str):
     self._seed, self._objective = config.seed, config.objective
@@ -173,8 +167,7 @@ class Batches:
   def count_labels(self) -> np.ndarray:
     """Counts the words that are predicted in the sample, integers [V].
 
-    A language model also predicts special tokens: in each row about one [CLS]
-    and two [SEP].
+    A language model also predicts about one [CLS] and two [SEP] of each row.
     """
     ids, words = self.read_sample(), self._words
     counts = np.bincount(ids[ids >= 0], minlength=words.size)

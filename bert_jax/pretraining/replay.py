@@ -1,8 +1,4 @@
-"""Computes the rows of a past step again, each by itself.
-
-The rows of a step and their masks are functions of seed and step alone, so
-nothing has to be recorded for this.
-"""
+"""Computes the rows of a past step again, which are a function of the step."""
 
 import jax
 import numpy as np

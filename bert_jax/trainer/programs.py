@@ -34,20 +34,14 @@ _NUMBER = jax.ShapeDtypeStruct((), jnp.int32)
 
 
 class Program(NamedTuple):
-  """A jitted function and the arguments that it is called with.
+  """A jitted function and the arguments that it is called with."""
 
-  Attributes:
-    name: one of the constants above.
-    arguments: trees of jax.ShapeDtypeStruct, with shardings if they are on the
-      mesh.
-    length: tokens per sequence, for programs of a phase.
-  """
-
-  name: str
+  name: str  # one of the constants above
   jitted: Any
+  # Trees of jax.ShapeDtypeStruct, with shardings if they are on the mesh.
   arguments: tuple
   phase: int | None = None
-  length: int | None = None
+  length: int | None = None  # tokens per sequence
 
   @property
   def title(self) -> str:
@@ -211,12 +205,10 @@ def compile_run(
   """Compiles the fastest programs of a run that the compiler accepts.
 
   If the compiler rejects a kernel or an option that `auto` chose, a warning is
-  printed and the plain implementation is used. All processes use the same
-  programs.
+  printed and the plain implementation is used, by all processes.
 
-  Returns:
-    {phase: result}, a phase for each length of its batches, see
-    `task.split_by_length`; the result of `start` has the key None.
+  Returns {phase: result}, a phase for each length of its batches, see
+  `task.split_by_length`; the result of `start` has the key None.
   """
   how, platform = objective.how, mesh.devices.flat[0].platform
   # Training steps, which take longest, begin first.

@@ -132,28 +132,17 @@ def _tracing(directory):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """What a run does when; counts are updates.
-
-  Attributes:
-    key: random key of the run, on the mesh.
-    rates: learning rates on the mesh, by the number of a block, see
-      `step.jit_rates`.
-    eval_every: between evaluations; 0 is only at the end.
-    save_minutes: after which a checkpoint is saved in addition; 0 is never.
-    keep_best: whether the result is the state of the best evaluation, by the
-      first metric of `Task.score`, instead of the last state.
-    profiled: how many to trace.
-  """
+  """What a run does when; counts are updates."""
 
   phases: list[Phase]
-  key: jax.Array
-  rates: Callable[[int], jax.Array]
-  eval_every: int
+  key: jax.Array  # of the run, on the mesh
+  rates: Callable[[int], jax.Array]  # (block) -> `step.jit_rates`
+  eval_every: int  # 0 is only at the end
   save_every: int
-  save_minutes: float
-  keep_best: bool
+  save_minutes: float  # after which one is saved in addition; 0 is never
+  keep_best: bool  # by the first of `Task.score`; otherwise the last state
   log_every: int
-  profiled: int
+  profiled: int  # updates to trace
 
   @property
   def steps(self) -> int:

@@ -58,40 +58,27 @@ class Compute:
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-  """The part of a task that needs no data: all that a run's programs need.
+  """The part of a task that needs no data: all that a run's programs need."""
 
-  Attributes:
-    bert: the model, a `bert_config.BertConfig`.
-    how: how it is computed, which changes neither parameters nor losses.
-    computed_as: (another way) -> the same objective, computed so.
-    init: (key) -> parameters.
-    losses: names of the metrics that are minimised; their means are added.
-    counts: (batch) -> {metric: count over the batch}. It does not run the
-      model, since losses are divided by the counts of the whole global batch
-      before their gradients are computed.
-    compute: (parameters, batch, key) -> ({metric: sum over the batch},
-      predictions); key None is evaluation, without random numbers.
-      Predictions are a tree of [B, ...] that `Task.collect` needs for each
-      held-out row, {} if none.
-    batch_shapes: (phase, rows) -> {name: jax.ShapeDtypeStruct} of a batch.
-    flops: (phase) -> matrix-product FLOPs of an update.
-    expected_loss: loss of untrained parameters in nats; None if unknown.
-    evaluate_as: (phase) -> the phase with the sizes of its held-out batches.
-    lengths: (phase) -> lengths that its batches may have, ascending; the last
-      is phase.seq_length. All are compiled before the first step.
-  """
-
-  bert: Any
-  how: Compute
-  computed_as: Callable[[Compute], 'Objective']
-  init: Callable[[Any], Any]
-  losses: tuple[str, ...]
+  bert: Any  # the model, a `bert_config.BertConfig`
+  how: Compute  # which changes neither parameters nor losses
+  computed_as: Callable[[Compute], 'Objective']  # another way
+  init: Callable[[Any], Any]  # (key) -> parameters
+  losses: tuple[str, ...]  # metrics to minimise; their means are added
+  # (batch) -> {metric: count over the batch}, without running the model: losses are
+  # divided by counts of the global batch before their gradients are computed.
   counts: Callable[[Batch], dict]
+  # (parameters, batch, key) -> ({metric: sum over the batch}, predictions); without
+  # a key, evaluation. Predictions are a tree of [B, ...] for `Task.collect`, or {}.
   compute: Callable[[Any, Batch, Any], tuple[dict, Any]]
+  # (phase, rows) -> {name: jax.ShapeDtypeStruct} of a batch
   batch_shapes: Callable[[Phase, int], dict]
-  flops: Callable[[Phase], float]
-  expected_loss: float | None
+  flops: Callable[[Phase], float]  # of the matrix products of an update
+  expected_loss: float | None  # of untrained parameters in nats, if known
+  # (phase) -> the phase with the sizes of its held-out batches
   evaluate_as: Callable[[Phase], Phase] = lambda phase: phase
+  # (phase) -> lengths that its batches may have, ascending; all are compiled
+  # before the first step
   lengths: Callable[[Phase], tuple[int, ...]] = use_longest
 
 
@@ -125,23 +112,17 @@ def _word_means(means: dict) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-  """Rows to evaluate.
+  """Rows to evaluate."""
 
-  Attributes:
-    eval_batch: (phase, i, rows) -> rows of batch i, each below
-      phase.eval_batch_size; rows past the end of the data have weight 0.
-    eval_batches: (phase) -> number of batches.
-    name_eval_part: (phase, i) -> name of the part of the data that all rows of
-      batch i are from, for which each METRIC is also reported as METRIC/NAME;
-      '' for none.
-    collect: (kept, phase, i, predictions of batch i as numpy) -> kept; None at
-      first. Called for every batch in order, on every host, with the whole
-      batch, so that a task keeps only what it needs.
-  """
-
+  # (phase, i, rows) -> rows of batch i, each below phase.eval_batch_size; rows past
+  # the end of the data have weight 0
   eval_batch: Callable[[Phase, int, np.ndarray], Batch]
   eval_batches: Callable[[Phase], int]
+  # (phase, i) -> the part of the data that all rows of batch i are from, for which
+  # each METRIC is also reported as METRIC/NAME
   name_eval_part: Callable[[Phase, int], str] = lambda phase, i: ''
+  # (kept, phase, i, predictions of batch i as numpy) -> kept, None at first; for
+  # every batch in order, on every host, so that a task keeps only what it needs
   collect: Callable[[Any, Phase, int, Any], Any] = (
     lambda kept, phase, i, found: kept
   )
@@ -149,36 +130,25 @@ class Rows:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task(Rows):
-  """What to learn, and from what data; its own `Rows` are the held-out ones.
-
-  Attributes:
-    train_batch: (phase, step, rows) -> rows of the global batch of a step:
-      int [b], each below phase.batch_size.
-    describe: (first batch) -> lines to show before training starts.
-    facts: facts about the data; logged, and compared among hosts and when a run
-      is resumed (see `errors.find_changes`).
-    start: (new parameters, on the host) -> (parameters to start from, facts
-      about them); called if there is no checkpoint. None uses the new ones.
-    evaluate_first: whether the model is evaluated before its first update.
-    derive: ({metric: mean}) -> {metric: value} to log beside them, such as a
-      perplexity.
-    word: ({metric: mean or value}) -> a line or lines for the terminal.
-    score: (kept) -> {metric: value} of the whole held-out set, such as F1; by
-      the first, `Plan.keep_best` compares evaluations.
-    others: {name: `Rows`} that the trained model predicts in addition.
-    plateau: the held-out value of the first of `Objective.losses` below which
-      the model has left the plateau (docs/plateau.md); the work until it first
-      does is logged. None if there is no plateau.
-  """
+  """What to learn, and from what data; its own `Rows` are the held-out ones."""
 
   objective: Objective
+  # (phase, step, rows) -> these rows, int [b], of the global batch of a step
   train_batch: Callable[[Phase, int, np.ndarray], Batch]
-  describe: Callable[[Batch], list[str]]
+  describe: Callable[[Batch], list[str]]  # (first batch) -> lines to show
+  # Of the data; logged, and compared among hosts and when a run is resumed.
   facts: dict[str, Any]
+  # (new parameters, on the host) -> (parameters to start from, facts about them), if
+  # there is no checkpoint
   start: Callable[[Any], tuple[Any, dict]] | None = None
-  evaluate_first: bool = False
+  evaluate_first: bool = False  # before the first update
+  # ({metric: mean}) -> {metric: value} to log beside them, such as a perplexity
   derive: Callable[[dict], dict] = lambda found: {}
-  word: Callable[[dict], str] = _word_means
+  word: Callable[[dict], str] = _word_means  # lines for the terminal
+  # (kept) -> {metric: value} of all held-out rows, such as F1; the first one decides
+  # which evaluation is the best
   score: Callable[[Any], dict] = lambda found: {}
   others: Mapping[str, Rows] = dataclasses.field(default_factory=dict)
+  # The held-out value of the first loss below which the model has left the plateau
+  # (docs/plateau.md); the work until then is logged.
   plateau: float | None = None

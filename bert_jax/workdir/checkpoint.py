@@ -17,19 +17,10 @@ from bert_jax.workdir import checkpoint_reader, fingerprint, integrity
 
 
 class Checkpoints:
-  """The checkpoints of a run in one directory.
+  """The checkpoints of a run in one directory: folders named after their steps.
 
-  Args:
-    directory: local or in a bucket; contains one folder per checkpoint, named
-      after its step.
-    keep_every: steps; checkpoints at multiples are kept forever. 0 is none.
-
-  Attributes:
-    facts: facts about the run, a JSON object, saved with each state.
-    newest: step of the last checkpoint saved or restored.
-    best: step and score of the best evaluation so far; its checkpoint is kept,
-      and every later one stores these.
-    saved: when the last was saved or this object made, `time.monotonic()`.
+  The last `keep` are kept, and forever those at multiples of `keep_every`, if it
+  is not 0.
   """
 
   def __init__(self, directory: str, keep: int, keep_every: int):
@@ -37,10 +28,12 @@ class Checkpoints:
     self._directory = storage.resolve(directory)
     self._keep, self._keep_every = keep, keep_every
     self._saver = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
+    # Step and score of the best evaluation so far; its checkpoint is kept, and
+    # every later one stores these.
     self.best: tuple[int, float] | None = None
-    self.facts: dict = {}
-    self.newest: int | None = None
-    self.saved = time.monotonic()
+    self.facts: dict = {}  # about the run, saved with each state as JSON
+    self.newest: int | None = None  # step of the last one saved or restored
+    self.saved = time.monotonic()  # when the last was, or this object made
     self._before: int | None = None
     self._lay_out = lambda state: state
 
@@ -64,13 +57,10 @@ class Checkpoints:
     state: Any,
     announce: Callable[[str], None] = lambda mark: None,
   ) -> str:
-    """Saves a state in the background; returns its fingerprint.
+    """Saves a state in the background, after the one before; returns its mark.
 
-    Waits for the save before it.
-
-    Args:
-      announce: called with the fingerprint before anything is written, to log
-        what a run that resumes from this checkpoint must find.
+    `announce` is called with this fingerprint before anything is written, to log
+    what a run that resumes from this checkpoint must find.
     """
     fingerprints = fingerprint.of_arrays(state)
     combined = fingerprint.combine(fingerprints)

@@ -30,15 +30,10 @@ def read(
 ) -> tuple[Any, dict]:
   """Reads the parameters of a checkpoint to the host, and changes nothing.
 
-  A run may be writing to the same directory.
-
-  Args:
-    latest: without `step`, newer checkpoints than this are not considered; None
-      considers all.
-
-  Returns:
-    (params, facts): nested dict of numpy arrays; and the facts given to `save`,
-    with `step`, `fingerprint` and `fingerprints`.
+  A run may be writing to the same directory. Without `step`, newer checkpoints
+  than `latest`, if given, are not considered. Returns (params, facts): a nested
+  dict of numpy arrays; and the facts given to `save`, with `step`, `fingerprint`
+  and `fingerprints`.
   """
   drop_noise()
   directory = storage.resolve(directory)

@@ -21,12 +21,8 @@ class Status:
   the state is `done`, `interrupted` or `failed`, by the exception. Its fields
   are explained in docs/buckets.md.
 
-  Args:
-    workdir: None writes nothing, in processes other than the first.
-
-  Attributes:
-    known: step of a complete checkpoint of an earlier process, None if there
-      was none.
+  Without a workdir, as of processes other than the first, it writes nothing.
+  `known` is the step of a complete checkpoint of an earlier process, if any.
   """
 
   def __init__(
@@ -34,20 +30,17 @@ class Status:
   ):
     self._path = workdir and paths.status(workdir)
     before = read(workdir) if workdir else {}
+    kept = 'loss', 'held_out', 'checkpoint'
+    unknown = 'steps_per_second', 'seconds_left', 'message', 'exit_code'
     self._fields = {
       'state': 'starting',
       'step': before.get('step', 0),
       'steps': steps,
       'phase': before.get('phase', 0),
       'phases': phases,
-      'loss': before.get('loss'),
-      'held_out': before.get('held_out'),
-      'steps_per_second': None,
-      'seconds_left': None,
-      'checkpoint': before.get('checkpoint'),
-      'message': None,
-      'exit_code': None,
       'host': socket.gethostname(),
+      **{name: before.get(name) for name in kept},
+      **dict.fromkeys(unknown),
     }
     known = before.get('checkpoint')
     self.known = known if isinstance(known, int) else None
