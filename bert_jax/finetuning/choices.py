@@ -125,22 +125,20 @@ def _read_choices(table, name, asked) -> list[tuple[str, ...]]:
     if not name or columns != numbered[: max(len(columns), 2)]:
       problem = f'has no column {name!r} with lists, nor {name}1 and {name}2'
       examples.refuse_columns(table, problem, asked)
-    choices = [
-      tuple(_get_choice(table, *x, y) for y in columns) for x in table.rows
-    ]
+    choices = []
+    for line, row in table.rows:
+      # JSON's null would be learnt as an empty choice.
+      if lacking := [x for x in columns if row.get(x) is None]:
+        problem = f'has no text in {lacking[0]!r}; all rows need equally many.'
+        raise errors.at_line(table.path, line, problem)
+      texts = (examples.get_text(table, line, row, x) for x in columns)
+      choices.append(tuple(texts))
   first, count = table.rows[0][0], len(choices[0])
   for (line, _), each in zip(table.rows, choices, strict=True):
     if len(each) != count:
       problem = f'has {len(each)} choices, line {first} has {count}; all rows '
       raise errors.at_line(table.path, line, f'{problem}need equally many.')
   return choices
-
-
-def _get_choice(table, line, row, name) -> str:
-  if row.get(name) is None:  # JSON's null would be learnt as an empty choice
-    problem = f'has no text in {name!r}; all rows need equally many choices.'
-    raise errors.at_line(table.path, line, problem)
-  return examples.get_text(table, line, row, name)
 
 
 def _read_list(table, line, row, name) -> tuple[str, ...]:

@@ -118,26 +118,23 @@ def read_tokenizer(
 ) -> Tokenizer:
   """Returns the tokenizer of the `models` of `init_from`, or of `data.vocab`."""
   models = read_models(c) if models is None else models
-  tokenizer = models[0].tokenizer if models else _read_own_tokenizer(c.data)
-  if c.finetuning.form == 'gpt':
-    return encode.extend(tokenizer)
-  return tokenizer
-
-
-def _read_own_tokenizer(data):
-  if not data.vocab:
+  if models:
+    tokenizer = models[0].tokenizer
+  elif c.data.vocab:
+    vocab, lowercase = read_vocab(c.data.vocab), c.data.lowercase
+    asked = accents.read_choice(c.data.strip_accents, lowercase)
+    strip, _ = accents.decide(asked, lowercase, vocab)
+    tokenizer = Tokenizer(vocab, lowercase, strip)
+  else:
     raise errors.UserError(
       'init_from is empty; name a trained model, or, for random weights, give '
       'data.vocab=VOCAB.txt and a size (:size=tiny).'
     )
-  vocab, lowercase = read_vocab(data.vocab), data.lowercase
-  asked = accents.read_choice(data.strip_accents, lowercase)
-  strip, _ = accents.decide(asked, lowercase, vocab)
-  return Tokenizer(vocab, lowercase, strip)
+  return encode.extend(tokenizer) if c.finetuning.form == 'gpt' else tokenizer
 
 
 def _fill_model(c):
-  models = read_models(c)
+  f, models = c.finetuning, read_models(c)
   if models:
     transfer.check_segments(models[0], c.init_from)
     transfer.fill_model(c, models[0])
@@ -146,8 +143,16 @@ def _fill_model(c):
   c.data.lowercase = tokenizer.lowercase
   c.data.strip_accents = str(tokenizer.strip_accents).lower()
   c.data.vocab_size = tokenizer.size
-  _check_layers(c)
-  if c.finetuning.form == 'gpt' and c.objective.kind != 'ltr':
+  layers = c.model.num_layers
+  fine_tuned.list_new_layers(layers, f.reinit_layers)  # refuses too many
+  if f.features != fine_tuned.NO_FEATURES:
+    if not models:
+      raise errors.UserError(
+        f'finetuning.features={f.features} needs init_from: the model, or '
+        'MODEL,MODEL, that computes them.'
+      )
+    frozen_features.check_layers('finetuning.features', f.features, layers)
+  if f.form == 'gpt' and c.objective.kind != 'ltr':
     raise errors.UserError(
       'finetuning.form=gpt predicts the next token, too, so it needs a model '
       'that reads from left to right; pre-train one with objective.kind=ltr.'
@@ -155,21 +160,6 @@ def _fill_model(c):
   if models:
     longest = max(c.phases.seq_length)
     transfer.check_length(longest, c.model.max_positions, c.init_from)
-
-
-def _check_layers(c):
-  count = c.finetuning.reinit_layers
-  fine_tuned.list_new_layers(c.model.num_layers, count)  # refuses too many
-  features = c.finetuning.features
-  if features == fine_tuned.NO_FEATURES:
-    return
-  if not c.init_from:
-    raise errors.UserError(
-      f'finetuning.features={features} needs init_from: the model, or '
-      'MODEL,MODEL, that computes them.'
-    )
-  layers = c.model.num_layers
-  frozen_features.check_layers('finetuning.features', features, layers)
 
 
 def make_start(

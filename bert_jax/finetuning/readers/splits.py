@@ -215,7 +215,11 @@ def read(
     groups, labels = whole.list_groups(), whole.list_labels(source)
     out = hold_out(whole.path, source.heldout, groups, labels)
     if len(set(groups)) == len(groups):
-      out = _keep_copies(whole, out)
+      # Copies of training units stay there, if there is anything else.
+      keys = [key for _, key in whole.list_keys()]
+      known = {key for key, held in zip(keys, out, strict=True) if not held}
+      unseen = out & np.array([key not in known for key in keys])
+      out = unseen if unseen.any() else out
     dev = whole.take(np.flatnonzero(out))
     contents['train'] = whole.take(np.flatnonzero(~out))
     origin = f'held out of {whole.path}'
@@ -224,17 +228,6 @@ def read(
     split: x.take(take_sample(x.list_groups(), source.max_documents))
     for split, x in contents.items()
   }
-
-
-def _keep_copies(whole: Content, out: np.ndarray) -> np.ndarray:
-  """Returns what is held out, bool [N], without copies of training units.
-
-  Where there is nothing else, they stay, and are reported.
-  """
-  keys = [key for _, key in whole.list_keys()]
-  known = {key for key, held in zip(keys, out, strict=True) if not held}
-  unseen = out & np.array([key not in known for key in keys])
-  return unseen if unseen.any() else out
 
 
 def find_repeated(contents: dict[str, Content]) -> dict[str, list[Any]]:
