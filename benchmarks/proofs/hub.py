@@ -77,7 +77,7 @@ def main():
     first, second = folder / 'first', folder / 'second'
     general = 'hf://datasets/we/docs/data/*.parquet'
     run(
-      *('-m', 'bert_jax.main', '--config=configs/tiny.py:steps=1000'),
+      *('-m', 'bert_jax.main', '--config=configs/tiny.py:steps=300'),
       *(f'--config.data.input={general}', f'--workdir={first}'),
     )
     run('-c', LOAD, f'{first}/export', 'the server closes the socket')
@@ -85,7 +85,7 @@ def main():
     hub.commit('models/we/bert', files)
     run(
       *('-m', 'bert_jax.main', f'--workdir={second}'),
-      '--config=configs/domain.py:steps=200,seq_length=64,max_predictions=10',
+      '--config=configs/domain.py:steps=100,seq_length=64,max_predictions=10',
       *('--config.init_from=hf:we/bert', '--config.data.add_words=50'),
       '--config.data.input=hf://datasets/we/network/data/*.parquet',
       f'--config.data.general={general}',

@@ -43,9 +43,10 @@ def pretraining(size: str) -> config_dict.ConfigDict:
   return c
 
 
-def choose_rate(hidden_size: int) -> float:
-  """Returns the learning rate to continue a model's pre-training: docs/domain.md."""
-  return float(f'{_OF_DOMAIN / hidden_size:.1e}')
+def choose_rate(c: config_dict.ConfigDict) -> float:
+  """Returns the rate of a config; -1 is by the size of the model: docs/domain.md."""
+  rate = c.optimizer.learning_rate
+  return float(f'{_OF_DOMAIN / c.model.hidden_size:.1e}') if rate < 0 else rate
 
 
 def read_size(size: str) -> tuple[int, int, int]:

@@ -100,10 +100,10 @@ def open_split(directory: str, split: str, length: int) -> Split:
       made['inputs'][k]['input']: np.flatnonzero(source == k)
       for k in np.unique(source).tolist()
     }
-    if recipe.get('general_share') and len(of) > 1:
-      # Of as many rows at most as the domain, which few would be left of else.
-      *own, general = of
-      most = sum(len(of[name]) for name in own)
+    general = recipe['inputs'][-1] if recipe.get('general_share') else ''
+    if general in of:
+      # Of as many rows at most as of the domain, of which few were chosen else.
+      most = max(sum(map(len, of.values())) - len(of[general]), 1)
       of[general] = of[general][:: -(-len(of[general]) // most)]
   return Split(reader, of)
 

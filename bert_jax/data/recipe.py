@@ -136,5 +136,6 @@ def weigh_by_size(recipe: Recipe, sizes: Sequence[int]) -> Recipe:
   weights = tuple(a * b for a, b in zip(given, powers, strict=True))
   if share:
     used = sum(a * b for a, b in zip(weights, own, strict=True))
-    weights += (used * share / (1 - share) / max(sizes[-1], 1),)
+    wanted = used * share / (1 - share) / max(sizes[-1], 1)
+    weights += (min(wanted, 1000.0),)  # the most that `data.weights` may be
   return dataclasses.replace(recipe, weights=weights)

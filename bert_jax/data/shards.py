@@ -76,10 +76,7 @@ class _Tokens(NamedTuple):
 
 
 def count_words(shard: Shard, recipe: Recipe) -> str:
-  """Counts a shard's words in a JSON file, once; returns the file's path.
-
-  Those of general text are not counted.
-  """
+  """Counts words, not of general text, in a JSON file, once; returns its path."""
   general = len(recipe.inputs) - 1 if recipe.general_share else None
   path = shard.in_work('words')
   if not storage.exists(path):

@@ -60,11 +60,7 @@ def make(recipe: Recipe, partial: str, runner: Runner):
     words = _read_vocab(recipe)
     if recipe.add_words or not words:
       counts = count_words(text, 'train', runner)
-      words = (
-        vocab_pieces.extend(words, counts, recipe.add_words)
-        if words
-        else vocab_pieces.train(counts, recipe.vocab_size)
-      )
+      words = vocab_pieces.train(counts, recipe.vocab_size, words)
     if recipe.added:
       files.write_json(added_path(vocab_path), recipe.added)
     tokenizer.write_vocab(words, vocab_path)

@@ -51,12 +51,18 @@ def count_words(
   return words
 
 
-def train(words: collections.Counter, size: int) -> list[str]:
-  """Trains a vocabulary of `size` pieces; equal counts give equal lists.
+def train(
+  words: collections.Counter, size: int, begin: Sequence[str] = ()
+) -> list[str]:
+  """Trains a vocabulary of `size` pieces, or extends one that is given.
+
+  Equal counts give equal lists.
 
   Special tokens come first, then characters by count, then pieces by the number
   of tokens that they save.
   """
+  if begin:
+    return extend(begin, words, size - len(begin))
   room = size - len(tokenizer.SPECIAL)
   counted = _list_spellable(words)
   characters = count_characters(counted)

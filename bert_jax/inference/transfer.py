@@ -13,7 +13,6 @@ from ml_collections import config_dict
 
 from bert_jax import errors, param_names
 from bert_jax.config import declare_fields, flatten
-from bert_jax.data import accents
 from bert_jax.inference import source
 from bert_jax.model import parameters
 from bert_jax.workdir import fingerprint
@@ -28,7 +27,10 @@ OWN = (
 )
 # What the source decides; and of these, what the files in configs/ set for a model
 # of their own, so that it is given only if it is typed.
-_THEIRS = 'model.', 'objective.', 'data.'
+_THEIRS = (
+  *('model.', 'objective.', 'data.vocab_size', 'data.lowercase'),
+  'data.strip_accents',
+)
 _SIZES = (
   *('model.num_layers', 'model.hidden_size', 'model.num_heads'),
   *('model.mlp_size', 'data.vocab_size'),
@@ -102,26 +104,18 @@ def check_given(
   filled: config_dict.ConfigDict,
   typed: Collection[str],
 ):
-  """Raises errors.UserError for what a user gives against the source.
+  """Raises errors.UserError for what a user gives that is not as in the source.
 
-  That is what differs from the default, too, or is `typed`, in a flag or behind the
-  config's name.
-
-  Args:
-    filled: the config after `fill_model`.
+  Given is what is not the default or is `typed`, in a flag or behind the config's name.
+  `filled` is the config with what the source has.
   """
   if not given.init_from:
     return
   was, default, now = map(flatten, (given, declare_fields(), filled))
-  lowercase = now['data.lowercase']
-  choice = accents.read_choice(was['data.strip_accents'], lowercase)
-  if str(choice).lower() in ('none', now['data.strip_accents']):
-    was['data.strip_accents'] = now['data.strip_accents']
   wrong = [
     f'{name}={now[name]!r}, not {x!r}'
     for name, x in was.items()
-    if x != now[name]
-    and name != 'data.vocab'
+    if x not in (now[name], 'auto', 'as_lowercase')
     and name.startswith(_THEIRS)
     and (name in typed or (name not in _SIZES and x != default[name]))
   ]

@@ -44,7 +44,7 @@ def take_model(
   if not name:
     return config
   if claim.is_final(workdir):
-    return _choose_rate(_restore(config, workdir))
+    return _restore(config, workdir)
   training_data.check_directory(config.data.dir)
   model = source.read(name)
   transfer.check_segments(model, name)
@@ -58,16 +58,11 @@ def take_model(
     words, added = _check_data(name, model.tokenizer, directory)
     keeps_added = added == model.tokenizer.added
   elif c.data.vocab:
-    if c.data.add_words:
-      raise errors.UserError(
-        'data.add_words adds to the vocabulary of init_from; leave out data.vocab.'
-      )
     words = _check_words(name, model.tokenizer.vocab, c.data.vocab)
   else:
     c.data.vocab, keeps_added = paths.source_vocab(workdir), True
     words = model.tokenizer.vocab
   c.data.vocab_size = len(words) + c.data.add_words
-  c = _choose_rate(c)
   if distributed.is_first():
     if taken := flatten(c).items() - flatten(config).items():
       # Not what they were: a value of `smoke` is nothing that the user gave.
@@ -85,12 +80,6 @@ def _list_own(resizes: bool) -> list[str]:
   return [*transfer.OWN, 'initializer_std', *['max_positions'] * resizes]
 
 
-def _choose_rate(c):
-  if c.optimizer.learning_rate < 0:
-    c.optimizer.learning_rate = recipes.choose_rate(c.model.hidden_size)
-  return c
-
-
 def _restore(config, workdir):
   own = [f'model.{name}' for name in _list_own(config.resize_positions)]
   filled = _FILLED if config.data.vocab else (*_FILLED, 'data.vocab')
@@ -99,6 +88,7 @@ def _restore(config, workdir):
     c, workdir, lambda name: name.startswith(filled) and name not in own
   )
   c.objective.nsp &= saved['objective.nsp']
+  c.optimizer.learning_rate = recipes.choose_rate(c)
   return c
 
 
@@ -107,6 +97,7 @@ def _fill(config, model: source.Source):
   c = config.copy_and_resolve_references()
   transfer.fill_model(c, model)
   c.objective.nsp &= 'nsp' in model.params
+  c.optimizer.learning_rate = recipes.choose_rate(c)
   own = _list_own(c.resize_positions)
   c.model.update({name: config.model[name] for name in own})
   return c

@@ -60,4 +60,5 @@ def test_general_text_gets_its_share_behind_the_weights():
   assert recipe.inputs == ('a', 'b', 'c')
   # 10 + 2 x 10 bytes are three quarters, 10 of 100 one.
   assert weigh_by_size(recipe, [10, 10, 100]).weights == (1.0, 2.0, 0.1)
+  assert weigh_by_size(recipe, [10**9, 0, 1]).weights[2] == 1000
   assert preparation.make_recipe('a').general_share == 0.0

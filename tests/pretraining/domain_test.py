@@ -116,7 +116,6 @@ def test_words_are_added_and_known_everywhere(model, texts, tmp_path, capsys):
   'changes, message',
   [
     ({'data.add_words': 99}, 'only .* words of the text .* give at most'),
-    ({'data.add_words': 9, 'data.vocab': 'v.txt'}, 'leave out data.vocab'),
     ({'data.add_words': 9, 'data.dir': 'd'}, 'without data.dir'),
     ({'init_from': ''}, '-1 for pre-training with init_from'),
     (
