@@ -1,8 +1,11 @@
 """What README, docs and docstrings name exists."""
 
 import importlib.util
+import operator
 import pathlib
 import re
+
+import small_run
 
 from bert_jax.config import FIELDS
 
@@ -103,3 +106,9 @@ def test_fields_of_flags_exist():
   for page, text in (PAGES | SOURCES).items():
     named = set(re.findall(r'--config\.([a-z][\w.]*\w)', text))
     assert not named - FIELDS.keys() - {'field'}, page
+
+
+def test_moments_of_the_proofs_exist():
+  for module, name in small_run.MOMENTS.values():
+    owner = importlib.import_module(f'bert_jax.{module}')
+    assert operator.attrgetter(name)(owner)

@@ -48,7 +48,7 @@ MOMENTS = {
   'compilation': ('trainer.programs', 'compile_all'),
   'a step': ('trainer.meter', 'Meter.add'),
   'the log': ('workdir.log', 'Log.write'),
-  'evaluation': ('trainer.evaluate', 'evaluate'),
+  'evaluation': ('trainer.loop', 'evaluate'),
   'a save': ('workdir.checkpoint', 'Checkpoints.save'),
   'the export': ('interop.hugging_face', 'export'),
 }
