@@ -20,7 +20,8 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.finetuning import metrics, span_windows, supervised
 from bert_jax.finetuning.readers import splits, squad
-from bert_jax.model import classifier, losses
+from bert_jax.model import classifier
+from bert_jax.ops import tied_decoder
 from bert_jax.runtime import files
 
 _ARTICLES = re.compile(r'\b(a|an|the)\b')
@@ -123,7 +124,7 @@ class Spans(supervised.Supervised):
     weights = jnp.broadcast_to(
       batch['label_weights'][:, None], batch['labels'].shape
     )
-    loss, _ = losses.sum_tokens(logits, batch['labels'], weights)
+    loss, _ = tied_decoder.sum_tokens(logits, batch['labels'], weights)
     right = jnp.all(jnp.argmax(logits, -1) == batch['labels'], -1)
     hits = jnp.sum(right * batch['label_weights'])
     return {'cross_entropy': loss / 2, 'accuracy': hits}, best

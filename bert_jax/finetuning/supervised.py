@@ -20,7 +20,8 @@ from bert_jax import errors
 from bert_jax.finetuning import encode, metrics, tables
 from bert_jax.finetuning.readers import examples, splits, table_files
 from bert_jax.inference import fine_tuned
-from bert_jax.model import classifier, losses
+from bert_jax.model import classifier
+from bert_jax.ops import tied_decoder
 from bert_jax.trainer import task
 
 SUMS = 'cross_entropy', 'accuracy'  # of classes
@@ -261,5 +262,5 @@ def sum_classes(
 ) -> dict[str, jax.Array]:
   """Returns the sums of logits [..., C] of classes over a batch."""
   labels, weights = batch['labels'], batch['label_weights']
-  loss, hits = losses.sum_tokens(logits, labels, weights)
+  loss, hits = tied_decoder.sum_tokens(logits, labels, weights)
   return {'cross_entropy': loss, 'accuracy': hits}

@@ -8,6 +8,7 @@ from ml_collections import config_dict
 from bert_jax import errors
 from bert_jax.model import bert_config, classifier, frozen_features
 
+_FORMS = {'bert': classifier.Classifier, 'gpt': classifier.GptClassifier}
 # {task: outputs of its model, if there is no data to count them}
 _OUTPUTS = {'classification': 2, 'tagging': 9, 'choice': 1, 'spans': 2}
 NO_FEATURES = 'none'  # finetuning.features if all parameters are trained
@@ -30,21 +31,12 @@ def make_module(
   """Returns the model that a fine-tuning run trains, with this encoder."""
   c, tokens = config.finetuning, config.task in classifier.TAGGERS
   # Their number is unknown if no data is read, as in preflight.
-  common = bert, c.outputs or _OUTPUTS.get(config.task, 2), c.head_dropout
-  units = config.model.bilstm
-  if c.features == NO_FEATURES:
-    return _choose(c.form, tokens, common, units)
-  two = len(list_sources(config)) > 1
-  return frozen_features.FeatureClassifier(
-    *common, units, c.features, two, tokens
-  )
-
-
-def _choose(form, tokens, common, units):
-  if form == 'gpt':
-    return classifier.GptClassifier(*common)
-  kind = classifier.Tagger if tokens else classifier.Classifier
-  return kind(*common, units)
+  outputs = c.outputs or _OUTPUTS.get(config.task, 2)
+  common = bert, outputs, c.head_dropout, config.model.bilstm, tokens
+  if c.features != NO_FEATURES:
+    two = len(list_sources(config)) > 1
+    return frozen_features.FeatureClassifier(*common, c.features, two)
+  return _FORMS[c.form](*common)
 
 
 def list_new_layers(layers: int, count: int) -> str:
@@ -73,8 +65,8 @@ def make_head_module(
   head: classifier.Head, bert: bert_config.BertConfig
 ) -> nn.Module:
   """Returns the model that computes a trained head's outputs."""
-  common = bert, len(head.bias), 0.0
-  return _choose(head.form, head.reads_tokens, common, head.lstm_units)
+  common = bert, len(head.bias), 0.0, head.lstm_units, head.reads_tokens
+  return _FORMS[head.form](*common)
 
 
 def name_task(config: config_dict.ConfigDict) -> str:

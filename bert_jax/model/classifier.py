@@ -72,6 +72,7 @@ class Headed(encoder.Bert):
   outputs: int  # C, number of classes or tags; 1 predicts a number
   dropout: float  # rate before the head, rounded to 256ths
   lstm_units: int = 0  # U of each direction of a BiLSTM on the encoder, if any
+  tokens: bool = False  # whether it classifies each token, not the whole text
 
   def setup(self):
     super().setup()
@@ -89,53 +90,38 @@ class Headed(encoder.Bert):
 
 
 class Classifier(Headed):
-  """Predicts one of C classes, or a number, for a text or a pair of texts.
+  """Predicts one of C classes, or a number, for a text or for each token.
 
-  As in section 4.1 of the paper: the classes' logits are a product with C, the
-  final vector of [CLS]. Like Google's code, C goes through the pooler, which
-  next sentence prediction has trained, and through dropout. A left-to-right
-  model is read at the last token, the only one that sees the whole text; a
-  right-to-left model at [CLS], which is the last that it reads. The last states
-  of a BiLSTM take the place of the pooler.
+  For a text as in section 4.1 of the paper: the classes' logits are a product
+  with C, the final vector of [CLS]. Like Google's code, C goes through the
+  pooler, which next sentence prediction has trained, and through dropout. A
+  left-to-right model is read at the last token, the only one that sees the whole
+  text; a right-to-left model at [CLS], which is the last that it reads. The last
+  states of a BiLSTM take the place of the pooler. For tokens as in section 5.3,
+  from their hidden states alone, without a CRF.
   """
 
   def setup(self):
     super().setup()
-    if not self.lstm_units:
+    if not (self.lstm_units or self.tokens):
       self.pooler = encoder.Dense(self.config, (self.config.hidden_size,))
 
   def __call__(
     self, batch: dict[str, jax.Array], deterministic: bool = True
   ) -> jax.Array:
-    """Computes the logits, float32 [B, C]; args as for `encode`."""
+    """Computes the logits, float32 [B, C] or, of tokens, [B, S, C]."""
     x, mask = self.encode(batch, deterministic), batch['input_mask']
     if self.lstm_units:
-      pooled = summarise_lstm(self.bilstm(x, mask), mask)  # [B, 2 U]
-    else:
-      pooled = nn.tanh(self.pooler(self._choose(x, mask)))  # [B, D]
-    return self.classify(pooled, deterministic)
-
-  def _choose(self, x, mask):
-    """Returns the hidden state that has seen the whole text, [B, D]."""
-    if self.config.causal and not self.config.reverse:
-      return heads.take_last(x, mask)
-    return x[:, 0]
-
-
-class Tagger(Headed):
-  """Predicts a tag for each token from its hidden state alone, without a CRF.
-
-  As in section 5.3 of the paper.
-  """
-
-  def __call__(
-    self, batch: dict[str, jax.Array], deterministic: bool = True
-  ) -> jax.Array:
-    """Computes the logits, float32 [B, S, C]; args as for `encode`."""
-    x = self.encode(batch, deterministic)
-    if self.lstm_units:
-      x = self.bilstm(x, batch['input_mask'])  # [B, S, 2 U]
+      x = self.bilstm(x, mask)  # [B, S, 2 U]
+    if not self.tokens:
+      x = self._summarise(x, mask)
     return self.classify(x, deterministic)
+
+  def _summarise(self, x, mask):
+    if self.lstm_units:
+      return summarise_lstm(x, mask)  # [B, 2 U]
+    last = self.config.causal and not self.config.reverse
+    return nn.tanh(self.pooler(heads.take_last(x, mask) if last else x[:, 0]))
 
 
 class GptClassifier(Headed):

@@ -186,20 +186,16 @@ class Encoder(nn.Module):
     for i in range(c.num_layers):
       name = f'layer_{i}'
       asked = positions if i == c.num_layers - 1 else None
-      x, turn, kind = self._sum_early(layer, name, x, turn)
+      params, kind = self.variables.get('params', {}), layer
+      x, turn, own = early_sums.enter(x, turn, params, name)
+      if own is not None:
+        new = {'params': own}
+        kind = nn.map_variables(layer, 'params', lambda _, new=new: new)
       x = kind(c, name=name)(x, tokens, deterministic, asked)
       hidden.append(x)
     if c.norm == 'pre':
       x = hidden[-1] = make_norm(c, 'final_norm')(x)
     return x
-
-  def _sum_early(self, kind, name, x, turn):
-    params = self.variables.get('params', {})
-    sums = early_sums.get(params, name)
-    if sums is None:
-      return x, turn, kind
-    x, turn, own = early_sums.enter(x, turn, params[name], name, sums)
-    return x, turn, nn.map_variables(kind, 'params', lambda _: {'params': own})
 
 
 class Bert(nn.Module):

@@ -56,7 +56,6 @@ class FeatureClassifier(classifier.Headed):
 
   features: str = 'last'  # one of `LAYERS`
   two: bool = False
-  tokens: bool = False  # whether it classifies each word, not the whole text
 
   def setup(self):
     super().setup()
@@ -68,9 +67,9 @@ class FeatureClassifier(classifier.Headed):
   def __call__(
     self, batch: dict[str, jax.Array], deterministic: bool = True
   ) -> jax.Array:
-    """Computes the logits, float32 [B, C] or, of words, [B, S, C].
+    """Computes the logits, as `classifier.Classifier` does.
 
-    The BiLSTM reads each word at its first piece, where `label_weights` [B, S]
+    Of tokens, the BiLSTM reads each word at its first piece, where `label_weights` [B, S]
     is not 0.
     """
     x, mask = self.read(batch), batch['input_mask']

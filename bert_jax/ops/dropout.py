@@ -32,13 +32,8 @@ def drop(x: jax.Array, values: jax.Array, rate: float):
     rate: probability that a value is dropped.
   """
   keep = dropout_rate.count_kept(rate)
-  return scale_kept(x, values < keep, keep)
-
-
-def scale_kept(x: jax.Array, kept: jax.Array, keep: int):
-  """Returns x [...] times 256 / keep where kept [...] is true, else zeros."""
   # Selecting before scaling rounds the gradient once instead of twice.
-  chosen = jnp.where(kept, x, jnp.zeros_like(x))
+  chosen = jnp.where(values < keep, x, jnp.zeros_like(x))
   # In float32: bfloat16 would change the factor by 0.3 %.
   return (chosen.astype(jnp.float32) * (256 / keep)).astype(x.dtype)
 
@@ -87,16 +82,11 @@ class Dropout(nn.Module):
 
   rate: float
 
-  def __call__(self, x, deterministic: bool):
-    key = self.make_key(deterministic)
-    return x if key is None else drop(x, draw(key, x.shape), self.rate)
-
   @nn.compact
-  def make_key(self, deterministic: bool):
-    """Returns a key to draw with, or None where nothing is dropped."""
+  def __call__(self, x, deterministic: bool):
     if deterministic or dropout_rate.count_kept(self.rate) == 256:
-      return None
-    return self.make_rng('dropout')
+      return x
+    return drop(x, draw(self.make_rng('dropout'), x.shape), self.rate)
 
 
 SEEDS = 4  # words per row

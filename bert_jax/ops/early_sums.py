@@ -63,12 +63,7 @@ def extract(grads: Any) -> Any:
   )
 
 
-def get(params: Any, layer: str) -> Sums | None:
-  """Returns the sums of a layer, given the encoder's parameters, or None."""
-  return params.get(_KEY, {}).get(layer)
-
-
-def enter(x: jax.Array, turn: jax.Array, params: Any, layer: str, sums: Sums):
+def enter(x: jax.Array, turn: jax.Array, params: Any, layer: str):
   """Passes a layer's input and parameters on, and sums gradients on the way back.
 
   The gradient of the input waits for the sums of the layer above.
@@ -77,13 +72,17 @@ def enter(x: jax.Array, turn: jax.Array, params: Any, layer: str, sums: Sums):
     x: the layer's input.
     turn: 0, from the layer below. Only its gradient matters: it hands the layer
       below numbers that exist only once the sums of this layer are complete.
-    params: of the layer.
+    params: of the encoder.
     layer: its name, such as layer_0.
-    sums: from `get`.
 
   Returns:
-    (x, the turn for the layer above, params).
+    (x, the turn for the layer above, params of the layer); None for the latter if
+    it has no `Sums`.
   """
+  sums = params.get(_KEY, {}).get(layer)
+  if sums is None:
+    return x, turn, None
+  params = params[layer]
   flat = param_names.flatten({'encoder': {layer: params}})
   arrays = {name: flat[name] for name in sums.shards}
   x, turn, arrays = _enter(sums.add_up, x, turn, arrays, sums.shards)

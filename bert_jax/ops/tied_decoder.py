@@ -51,6 +51,25 @@ def compute_logits(
   return found[..., :vocab_size]
 
 
+def sum_tokens(logits: jax.Array, labels: jax.Array, weights: jax.Array):
+  """Returns sums over predictions: -ln p(label) in nats, and hits.
+
+  A hit is a label with the largest logit.
+
+  Args:
+    logits: [..., V] float32.
+    labels: [...] integers below V.
+    weights: [...] 0 or 1; predictions of weight 0 contribute nothing.
+  """
+  weights = weights.astype(jnp.float32)
+  log_z = jax.nn.logsumexp(logits, axis=-1)
+  picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+  loss = jnp.sum((log_z - picked) * weights)
+  # Not argmax: XLA does not vectorise it on CPUs.
+  hits = jnp.sum((picked >= jnp.max(logits, axis=-1)) * weights)
+  return loss, hits
+
+
 def sum_losses(
   x: jax.Array,
   table: jax.Array,
@@ -61,18 +80,16 @@ def sum_losses(
   weights: jax.Array,
   sample: Sample | None = None,
 ):
-  """Sums cross-entropy and hits over weighted predictions.
+  """Returns `sum_tokens(compute_logits(...), labels, weights)`.
 
-  Equals `losses.sum_tokens(compute_logits(...), labels, weights)`. With a
-  sample, the loss is an estimate, and a hit is a label that no word of the
+  With a sample, the loss is an estimate, and a hit is a label that no word of the
   sample beats.
 
   Args:
     x, table, bias, vocab_size: as `compute_logits`; with a sample, `table` has
       its rows only, [C, D].
     label_rows: [..., D] float32, table[labels].
-    labels: [...] integers below V.
-    weights: [...] 0 or 1; predictions of weight 0 contribute nothing.
+    labels, weights: as `sum_tokens`.
   """
   labels = labels.reshape(-1)
   if sample is None:

@@ -14,7 +14,7 @@ from ml_collections import config_dict
 from bert_jax.config import fields
 from bert_jax.corpus import text_files
 from bert_jax.data import manifest_file
-from bert_jax.model import heads, losses, parameters
+from bert_jax.model import heads, parameters
 from bert_jax.ops import tied_decoder
 from bert_jax.parallel import row_keys
 from bert_jax.pretraining import batches, init_from, word_vectors
@@ -236,7 +236,7 @@ def compute_sums(
     labels, weights = (
       batch[f'next_sentence_{x}'] for x in ('labels', 'weights')
     )
-    loss, hits = losses.sum_tokens(nsp, labels, weights)
+    loss, hits = tied_decoder.sum_tokens(nsp, labels, weights)
     sums |= {'nsp_loss': loss, 'nsp_accuracy': hits}
   return sums, {}
 

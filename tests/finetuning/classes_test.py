@@ -22,7 +22,8 @@ from bert_jax.finetuning import (
 )
 from bert_jax.finetuning.readers.glue import TASKS
 from bert_jax.inference import source
-from bert_jax.model import classifier, losses, parameters
+from bert_jax.model import classifier, parameters
+from bert_jax.ops import tied_decoder
 from bert_jax.workdir import fingerprint
 from tests import models
 from tests.finetuning import made
@@ -262,7 +263,7 @@ def test_half_the_mean_loss_of_the_tokens_is_added():
   _, inputs = module.apply({'params': params}, batch, method='with_tokens')
   x, table, bias, _ = inputs
   logits = x[:1] @ table.T + bias[None, None]
-  loss, _ = losses.sum_tokens(
+  loss, _ = tied_decoder.sum_tokens(
     logits, batch['input_ids'][:1, 1:], jnp.ones((1, 4))
   )
   # The row of weight 0 does not count.

@@ -21,7 +21,12 @@ CASES = {
     classifier.GptClassifier,
     (8, 'mlm'),
   ),
-  'tags': ('tagging', {'model.bilstm': 6}, classifier.Tagger, (12, 'bilstm')),
+  'tags': (
+    'tagging',
+    {'model.bilstm': 6},
+    classifier.Classifier,
+    (12, 'bilstm'),
+  ),
   'features': (
     'tagging',
     {'model.bilstm': 6, 'finetuning.features': 'last'},
@@ -80,7 +85,8 @@ def test_a_head_names_its_model():
   assert make(bilstm={}).lstm_units == 6
   assert type(make(form='gpt')) is classifier.GptClassifier
   tags = make(task='tagging', bilstm={})
-  assert type(tags) is classifier.Tagger and tags.lstm_units == 6
+  assert type(tags) is classifier.Classifier
+  assert (tags.lstm_units, tags.tokens) == (6, True)
 
 
 def test_several_sources_are_for_features_only():

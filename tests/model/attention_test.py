@@ -15,12 +15,6 @@ QKV = jax.random.normal(jax.random.key(0), (3, 8, 3, 2, 4))
 BIAS = jax.random.normal(jax.random.key(1), (3, 2, 4))
 
 
-def test_plain_tokens_see_their_row_at_no_cost_per_pair_of_tokens():
-  tokens = attention.Tokens(jnp.array([[1, 1, 1, 0]]))
-  found = attention.compute_mask(tokens, causal=False)
-  assert found.astype(int).tolist() == [[[[1, 1, 1, 0]]]]
-
-
 def test_probabilities_are_shown_before_dropout():
   shown = []
   config = dataclasses.replace(CONFIG, attention_dropout=0.5)

@@ -95,7 +95,7 @@ def change(batch, position):
 @functools.cache
 def tag(config, units=0):
   """Returns a function of a batch (and a key of dropout): logits [2, S, 3]."""
-  module = classifier.Tagger(config, 3, 0.5, units)
+  module = classifier.Classifier(config, 3, 0.5, units, True)
   if units:
     params = parameters.init(module, jax.random.key(0))
   else:
@@ -163,3 +163,74 @@ def test_gpt_predicts_tokens_as_in_pretraining():
   )
   np.testing.assert_allclose(found, expected, atol=1e-5)
   np.testing.assert_array_equal(labels, table[TWO['input_ids'][:, 1:]])
+
+
+LSTM_MASK = jnp.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+
+
+@functools.cache
+def make_lstm():
+  init = jax.jit(classifier.BiLstm(3).init)
+  return init(jax.random.key(1), make_states(), LSTM_MASK)
+
+
+def make_states():
+  return jax.random.normal(jax.random.key(0), (2, 5, 4))
+
+
+_LSTM = jax.jit(classifier.BiLstm(3).apply)
+
+
+def run_lstm(x, mask=LSTM_MASK):
+  return _LSTM(make_lstm(), x, mask)
+
+
+def step_lstm(params, state, x):
+  """Computes an LSTM's (cell state, output) after a token."""
+
+  def gate(name):
+    i, h = params[f'i{name}'], params[f'h{name}']
+    return x @ i['kernel'] + state[1] @ h['kernel'] + h['bias']
+
+  i, f, o = (jax.nn.sigmoid(gate(name)) for name in 'ifo')
+  cell = f * state[0] + i * jnp.tanh(gate('g'))
+  return cell, o * jnp.tanh(cell)
+
+
+@jax.jit
+def read_lstm(params, x):
+  """Returns the outputs [S, 3] of an LSTM for x [S, D]."""
+  state, outputs = (jnp.zeros(3), jnp.zeros(3)), []
+  for row in x:
+    state = step_lstm(params, state, row)
+    outputs.append(state[1])
+  return jnp.stack(outputs)
+
+
+def test_outputs_are_those_of_lstms_that_read_from_both_ends():
+  params, x = make_lstm()['params'], make_states()[0, :3]
+  for i in range(2):
+    back = read_lstm(params[f'backward_{i}'], x[::-1])[::-1]
+    x = jnp.concatenate([read_lstm(params[f'forward_{i}'], x), back], -1)
+  np.testing.assert_allclose(run_lstm(make_states())[0, :3], x, atol=1e-6)
+  summary = classifier.summarise_lstm(run_lstm(make_states()), LSTM_MASK)
+  expected = jnp.concatenate([x[2, :3], x[0, 3:]])
+  np.testing.assert_allclose(summary[0], expected, atol=1e-6)
+
+
+def test_padding_is_ignored_by_lstms():
+  x, found = make_states(), run_lstm(make_states())
+  other = run_lstm(x.at[0, 3:].set(9.0))
+  np.testing.assert_array_equal(found[0, :3], other[0, :3])
+  alone = run_lstm(x[:1, :3], LSTM_MASK[:1, :3])
+  np.testing.assert_allclose(found[:1, :3], alone, atol=1e-6)
+  summaries = (classifier.summarise_lstm(y, LSTM_MASK) for y in (found, other))
+  np.testing.assert_array_equal(*summaries)
+
+
+def test_flops_of_lstms_are_six_per_weight_and_token():
+  leaves = jax.tree_util.tree_leaves_with_path(make_lstm()['params'])
+  weights = sum(x.size for path, x in leaves if path[-1].key == 'kernel')
+  # 2 directions, 4 gates: 3 x (4 + 3), then 3 x (6 + 3).
+  assert weights == 2 * 4 * 3 * (7 + 9)
+  assert classifier.count_lstm_flops(5, 4, 3) == 6 * 5 * weights

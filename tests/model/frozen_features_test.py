@@ -25,7 +25,7 @@ BATCH = {
 
 def make(features='last', two=False, tokens=False, config=C):
   """Returns a module and its parameters; those of a model are `make_params`."""
-  how = config, 5, 0.5, 6, features, two, tokens
+  how = config, 5, 0.5, 6, tokens, features, two
   module = frozen_features.FeatureClassifier(*how)
   params = parameters.init(module, jax.random.key(0))
   for seed, part in enumerate((params, params.get('beside', {}))):

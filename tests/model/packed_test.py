@@ -7,12 +7,10 @@ import tempfile
 
 import jax
 import numpy as np
-import pytest
 
 from bert_jax.data import masking, store
 from bert_jax.data.pairs import pack
-from bert_jax.model import attention, bert_config, heads, parameters
-from bert_jax.model.encoder import Encoder
+from bert_jax.model import bert_config, heads, parameters
 from bert_jax.pretraining import pretrain
 from tests.data import made
 
@@ -35,7 +33,7 @@ def make_pairs():
 
 
 @functools.cache
-def make_rows(kind='mlm'):
+def make_rows():
   """Returns (plain batch [5, S], packed batch [2, S], rows of pairs)."""
   pairs, length = make_pairs(), LENGTH
   sizes = [len(a) + len(b) + 3 for a, b, _ in pairs]
@@ -44,12 +42,6 @@ def make_rows(kind='mlm'):
   row_keys = np.array([(row + [0] * PACK)[:PACK] for row in rows])
   plain = read([[pair] for pair in pairs], length, 1)
   packed = read([[pairs[i] for i in row] for row in rows], length, PACK)
-  if kind == 'ltr':
-    return (
-      masking.predict_next_tokens(plain),
-      masking.predict_next_tokens(packed),
-      rows,
-    )
   mask = functools.partial(
     masking.mask_tokens,
     unit='token',
@@ -79,11 +71,10 @@ def read(rows, length, pack):
 
 
 @functools.cache
-def make_params(causal=False):
+def make_params():
   """Returns (module, parameters away from 0 and 1: no bias can hide)."""
   module = heads.PretrainingModel(
-    dataclasses.replace(MODEL, causal=causal, attention_dropout=0.0),
-    with_nsp=not causal,
+    dataclasses.replace(MODEL, attention_dropout=0.0)
   )
   init = functools.partial(parameters.init, module)
   params = jax.jit(init)(jax.random.key(0))
@@ -94,8 +85,8 @@ def make_params(causal=False):
 
 
 @functools.cache
-def loss_and_gradient(causal=False):
-  module, params = make_params(causal)
+def loss_and_gradient():
+  module, params = make_params()
 
   def loss(params, batch):
     sums, _ = pretrain.compute_sums(module, params, batch, None)
@@ -127,13 +118,10 @@ def norm(tree):
   return np.sqrt(sum((x * x).sum() for x in leaves))
 
 
-@pytest.mark.parametrize(
-  'kind', ['mlm', pytest.param('ltr', marks=pytest.mark.slow)]
-)
-def test_every_pair_has_the_loss_and_gradient_of_its_own_row(kind):
-  plain, packed, rows = make_rows(kind)
+def test_every_pair_has_the_loss_and_gradient_of_its_own_row():
+  plain, packed, rows = make_rows()
   assert sorted(map(len, rows)) == [2, 3]
-  run = loss_and_gradient(kind == 'ltr')
+  run = loss_and_gradient()
   for row, members in enumerate(rows):
     for k, i in enumerate(members):
       mine = only(packed, row, k)
@@ -141,33 +129,6 @@ def test_every_pair_has_the_loss_and_gradient_of_its_own_row(kind):
       count = its['masked_lm_weights'].sum()
       assert count == mine['masked_lm_weights'].sum() > 0
       assert_close(run(mine), run(its))
-
-
-def seen_from(batch, position, causal):
-  """Returns [S]: does the encoder's input at S reach this position?"""
-  module, params = make_params(causal)
-  encoder = Encoder(module.config)
-  rng = np.random.default_rng(0)
-  x = rng.normal(size=(1, LENGTH, 8)).astype('f4')
-  direction = rng.normal(size=8).astype('f4')
-
-  def output(x):
-    tokens = attention.Tokens(batch['input_mask'], batch['sequence_ids'])
-    y = encoder.apply({'params': params['encoder']}, x, tokens, True)
-    return y[0, position] @ direction
-
-  return np.abs(np.asarray(jax.jit(jax.grad(output))(x)))[0].max(1) > 0
-
-
-@pytest.mark.parametrize('causal', [False, True])
-def test_a_pair_sees_itself_and_nothing_else(causal):
-  _, packed, _ = make_rows()
-  batch = {name: x[:1] for name, x in packed.items()}
-  (mine,) = np.nonzero(batch['sequence_ids'][0] == 2)
-  middle = mine[len(mine) // 2]
-  seen = np.flatnonzero(seen_from(batch, middle, causal))
-  expected = range(mine[0], (middle if causal else mine[-1]) + 1)
-  assert seen.tolist() == list(expected)
 
 
 def test_padding_pairs_move_nothing():

@@ -92,20 +92,6 @@ def test_of_bfloat16_nothing_is_asked():
   assert ('DEFAULT', ['bf16'] * 3) in products(found)
 
 
-def test_what_is_compiled_for_one_precision_does_not_serve_another():
-  traced = []
-
-  @jax.jit
-  def square(x):
-    traced.append(x)
-    return x @ x
-
-  for asked in ('float32', 'bfloat16', 'float32'):
-    with precision.set_products(asked, 'float32'):
-      square(jnp.ones((2, 2)))
-  assert len(traced) == 2
-
-
 def test_attention_kernels_are_exact_whatever_is_asked():
   def attend(qkv):
     return fused_attention.attend(
