@@ -30,17 +30,13 @@ knows_the_end = pytest.mark.filterwarnings(
 def nothing_set(monkeypatch):
   """Keeps the settings of this machine out of the estimates."""
   monkeypatch.setenv('XLA_FLAGS', os.environ.get('XLA_FLAGS', ''))
-  for name in gpu_compiler._FRACTIONS:
-    monkeypatch.delenv(name, raising=False)
+  monkeypatch.delenv(gpu_compiler.FRACTION, raising=False)
 
 
-def examine_run(name, arguments=''):
-  """Returns (report, topology) of the first phase of MINI."""
-  c = config.pretraining('mini')
-  c.update_from_flattened_dict(
-    {f'phases.{k}': v[:1] for k, v in c.phases.items()}
-  )
-  config.apply_arguments(c, f'num_layers=1,{arguments}')
+def examine_run(name, size, arguments):
+  """Returns (report, topology) of a run with one layer."""
+  c = config.apply_arguments(config.pretraining(size), 'num_layers=1')
+  config.apply_arguments(c, arguments)
   where, phases = accelerators.parse(name), task.list_phases(c)
   listed, facts, _ = examine.examine(c, where, phases, False, lambda line: None)
   return examine.make_report(where, None, listed, facts), where
@@ -49,8 +45,32 @@ def examine_run(name, arguments=''):
 @needs_compiler
 @knows_the_end
 @pytest.mark.slow
+@pytest.mark.parametrize(
+  'name, size, arguments',
+  [
+    ('a100-40gb:1', 'base', 'data.pack=3'),
+    ('h100:1', 'large', ''),
+    ('h200:1', 'large', 'data.pack=3'),
+    ('rtx4090:1', 'base', ''),
+  ],
+)
+def test_the_papers_models_are_compiled_with_kernels(name, size, arguments):
+  """At lengths of 128 and 512."""
+  given = f'dtype=bfloat16,rng=rbg,batch_size=32,{arguments}'.rstrip(',')
+  report, _ = examine_run(name, size, given)
+  assert all(p['ok'] for p in report['programs']), report['programs']
+  found = [
+    (x['seq_length'], x['compute']['attention']) for x in report['phases']
+  ]
+  assert found == [(128, 'flash'), (512, 'flash')]
+
+
+@needs_compiler
+@knows_the_end
+@pytest.mark.slow
 def test_every_program_of_a_run_is_compiled():
-  report, where = examine_run('a100-40gb:4', 'batch_size=64')
+  one = 'seq_length=128,max_predictions=20,steps=9,batch_size=64'
+  report, where = examine_run('a100-40gb:4', 'mini', one)
   assert all(p['ok'] for p in report['programs'])
   assert {p['name'] for p in report['programs']} >= {
     programs.TRAIN,
@@ -132,10 +152,7 @@ def test_a_missing_compiler_is_named(monkeypatch):
     gpu_compiler.describe_devices(accelerators.parse('h200:1'))
 
 
-@pytest.mark.parametrize(
-  'name', ('XLA_CLIENT_MEM_FRACTION', 'XLA_PYTHON_CLIENT_MEM_FRACTION')
-)
-def test_the_share_of_a_gpu_is_that_of_the_variable(monkeypatch, name):
+def test_the_share_of_a_gpu_is_that_of_the_variable(monkeypatch):
   assert gpu_compiler.get_usable_memory(40) == 30
-  monkeypatch.setenv(name, '0.9')
+  monkeypatch.setenv('XLA_CLIENT_MEM_FRACTION', '0.9')
   assert gpu_compiler.get_usable_memory(40) == 36
