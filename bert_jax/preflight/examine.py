@@ -58,16 +58,24 @@ def examine(
   sent = _narrow(sums, config.optimizer.reduce_dtype)
   sent += _narrow(sums, config.model.dtype)
   for phase in phases:
-    own = describe_phase(objective, phase, usable)
+    predicted = objective.batch_shapes(phase, 1).get('masked_lm_ids')
+    own = dataclasses.asdict(phase) | {
+      'layers': objective.bert.num_layers,
+      'predictions': predicted.size if predicted else 0,  # of a row, at most
+      'model_flops_per_step': objective.flops(phase),
+      'usable_bytes': usable,
+      'fits': None,
+    }
     if config.task != 'pretraining' and phase.steps == 1:
       own['steps'] = None  # they follow from the data
     steps = [_training_step(run[phase], devices[0].platform) for run in runs]
     texts[phase.number] = None
     if None not in steps:
       texts[phase.number] = steps[-1].text
-      own |= _judge_step(objective, topology, mesh, phase, usable, steps)
+      given = objective, topology, mesh, phase
+      own |= _judge_step(*given, usable, steps, sums)
       memory = compile_step.Memory(**own['memory'])
-      own |= estimate_time(objective, topology, mesh, phase, memory, sent)
+      own |= estimate_time(*given, memory, sent)
     compute = dataclasses.asdict(runs[-1][phase].how)
     facts.append(own | {'compiled_layers': layers, 'compute': compute})
   return _verdicts(runs, layers), facts, texts
@@ -93,35 +101,11 @@ def _verdicts(runs, layers) -> list[dict]:
   return found
 
 
-def describe_phase(
-  objective: task.Objective, phase: task.Phase, usable: int
-) -> dict:
-  """Returns what is known of a phase without compiling it, for JSON.
-
-  `predictions` are of a sequence, at most; 0 if its tokens are not predicted.
-  """
-  predicted = objective.batch_shapes(phase, 1).get('masked_lm_ids')
-  return dataclasses.asdict(phase) | {
-    'layers': objective.bert.num_layers,
-    'predictions': predicted.size if predicted else 0,
-    'model_flops_per_step': objective.flops(phase),
-    'usable_bytes': usable,
-    'fits': None,
-  }
-
-
-def _judge_step(objective, topology, mesh, phase, usable, steps):
-  """Returns the memory of a phase, and what fits.
-
-  Args:
-    usable: bytes per device that programs may use.
-    steps: `compile_step.Compiled` of the training step: one with all layers, or
-      two with few.
-  """
+def _judge_step(objective, topology, mesh, phase, usable, steps, sums):
+  """Returns what fits, by the compiled step with all layers, or two with few."""
   memory = steps[0].memory
   if len(steps) > 1:
     memory = _extrapolate(*(x.memory for x in steps), objective.bert.num_layers)
-  sums = compile_step.count_gradient_bytes(objective.init, mesh)
   fits = memory.total <= usable
   if topology.is_tpu and len(steps) == 1:  # it was judged by the compiler
     fits = steps[0].text is not None
@@ -201,8 +185,7 @@ def make_report(
 
   Args:
     price: US dollars per chip and hour; None uses the price in `chips`.
-    programs: result of each program.
-    whole: whether all phases were examined.
+    programs, examined: from `examine`; `whole`, whether of all phases.
   """
   listed = USD_PER_CHIP_HOUR.get(topology.chip.name)
   used = listed if price is None else price

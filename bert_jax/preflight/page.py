@@ -21,20 +21,15 @@ _LEFT_OUT = 'Not included: input, evaluation, checkpoints, compiling, restarts.'
 
 def render(report: dict, topology: accelerators.Topology) -> list[str]:
   """Returns a report of `examine.make_report` as lines of text."""
-  found = ['', _title(report)]
-  if report['programs']:
-    found += ['', *_programs(report['programs'])]
-  for facts in report['phases']:
-    found += ['', *_phase(facts)]
-  return [*found, '', *_run(report), '', *_model(report, topology)]
-
-
-def _title(report):
   slices = f'{report["slices"]} slices of ' if report['slices'] > 1 else ''
-  return (
+  title = (
     f'{slices}{report["topology"]}: {report["chips"]:,} chips, '
     f'{report["devices"]:,} devices, {report["hosts"]:,} host(s)'
   )
+  found = ['', title, '', *_programs(report['programs'])]
+  for facts in report['phases']:
+    found += ['', *_phase(facts)]
+  return [*found, '', *_run(report), '', *_model(report, topology)]
 
 
 def _programs(programs):
