@@ -14,21 +14,19 @@ from bert_jax.config.fields import FIELDS
 
 
 def apply_arguments(c: config_dict.ConfigDict, arguments: str):
-  """Applies the arguments of `--config=FILE:ARGUMENTS`; returns the config.
+  """Applies the arguments of `--config=FILE:ARGUMENTS` to a config; returns it.
 
-  Args:
-    c: the config, changed in place.
-    arguments: `smoke`, `size=NAME` (see `recipes.read_size`), `profile=NAME`
-      (see `recipes.PROFILES`; with the paper's learning rate and epochs of
-      fine-tuning at any size), `steps=N` (updates of pre-training in all, see
-      `recipes.set_steps`) and `field=value`, separated by commas. They are
-      applied in this order, and of one kind in the given one. A field is named
-      by its dotted path, or by the last part of it if unique; any other
-      single value for a field of phases applies to all phases.
+  They are `smoke`, `size=NAME`, `profile=NAME` (with the paper's learning rate and
+  epochs of fine-tuning at any size), `steps=N` (of pre-training in all), see
+  `recipes`, and `field=value`, separated by commas, and are applied in this order,
+  before what overrides their fields. A field is named by its dotted path, or by
+  the last part of it if unique; any other single value for a field of phases
+  applies to all phases.
   """
   items = [item for item in arguments.split(',') if item]
-  items.sort(key=_rank)
-  for item in items:
+  first = 'smoke', 'size', 'profile', 'steps'
+  ranks = {name: i - len(first) for i, name in enumerate(first)}
+  for item in sorted(items, key=lambda x: ranks.get(x.partition('=')[0], 0)):
     name, equals, value = item.partition('=')
     if ':' in name:
       raise errors.UserError(
@@ -52,13 +50,6 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
         f'config argument {item!r} is neither smoke nor field=value.'
       )
   return c
-
-
-def _rank(item: str) -> int:
-  """Returns when an argument is applied: before what overrides its fields."""
-  first = 'smoke', 'size', 'profile', 'steps'
-  name = item.partition('=')[0]
-  return first.index(name) if name in first else len(first)
 
 
 def set_field(c: config_dict.ConfigDict, name: str, value: str) -> str:

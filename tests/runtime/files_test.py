@@ -1,6 +1,7 @@
 """Files and folders of results."""
 
 import os
+from unittest import mock
 
 import pytest
 
@@ -50,7 +51,7 @@ def fill(*names):
   return write
 
 
-ALLOWED = ['config.json', 'old', 'weights']
+ALLOWED = ['a', 'config.json', 'weights']
 
 
 def test_every_file_of_a_folder_is_flushed_before_it_is_in_place(
@@ -58,9 +59,9 @@ def test_every_file_of_a_folder_is_flushed_before_it_is_in_place(
 ):
   flushed = []
   monkeypatch.setattr(storage, 'sync', flushed.append)
-  files.write_folder(str(tmp_path / 'x'), ALLOWED, fill('weights', 'old'))
+  files.write_folder(str(tmp_path / 'x'), ALLOWED, fill('weights', 'a'))
   new = f'{tmp_path}/.x.new'
-  assert sorted(flushed[:2]) == [f'{new}/old', f'{new}/weights']
+  assert sorted(flushed[:2]) == [f'{new}/a', f'{new}/weights']
   assert flushed[2:] == [f'{new}/', f'{tmp_path}/x/']
 
 
@@ -71,7 +72,7 @@ def test_a_folder_is_replaced_when_the_new_one_is_complete(folder, monkeypatch):
     fill('weights')(new)
     raise OSError(28, 'No space left on device')
 
-  files.write_folder(path, ALLOWED, fill('config.json', 'old', 'weights'))
+  files.write_folder(path, ALLOWED, fill('a', 'config.json', 'weights'))
   with pytest.raises(OSError, match='No space left'):
     files.write_folder(path, ALLOWED, fail)
   assert storage.list_names(path) == ALLOWED
@@ -84,19 +85,19 @@ def test_a_folder_is_replaced_when_the_new_one_is_complete(folder, monkeypatch):
   assert storage.exists(f'{path}/thesis.tex')
 
 
-def test_what_is_left_of_a_folder_after_a_kill_is_no_model(folder, monkeypatch):
+def test_a_model_loses_its_config_first_and_gets_it_last(folder, monkeypatch):
   path = os.path.join(folder, 'x')
-  files.write_folder(path, ALLOWED, fill('config.json', 'weights'))
-  with monkeypatch.context() as m:  # dies in the middle
-    m.setattr(storage, 'upload', lambda local, path: 1 // 0)
-    m.setattr(os, 'replace', lambda local, path: 1 // 0)
-    with pytest.raises(ZeroDivisionError):
-      files.write_folder(path, ALLOWED, fill('weights', 'config.json'))
-  assert not storage.exists(f'{path}/config.json')
+  files.write_folder(path, ALLOWED, fill(*ALLOWED))
   if not storage.is_remote(folder):
-    os.mkdir(f'{folder}/.x.new')
-  files.write_folder(path, ALLOWED, fill('weights', 'config.json'))
-  assert storage.list_names(path) == ['config.json', 'weights']
+    os.mkdir(f'{folder}/.x.new')  # left by a kill
+  calls = mock.Mock()
+  for owner, name in (storage, 'delete'), (storage, 'upload'), (os, 'replace'):
+    calls.attach_mock(mock.Mock(wraps=getattr(owner, name)), name)
+    monkeypatch.setattr(owner, name, getattr(calls, name))
+  files.write_folder(path, ALLOWED, fill(*ALLOWED))
+  names = [os.path.basename(x.args[-1]) for x in calls.mock_calls]
+  assert len(names) == 6 and names[0] == names[-1] == 'config.json'
+  assert storage.list_names(path) == ALLOWED
 
 
 def test_json_in_a_bucket_that_is_ill_is_no_wrong_path(ill, remote):
