@@ -1,5 +1,6 @@
 """Tests of choosing, from files to a whole run of a tiny model."""
 
+import functools
 import json
 
 import jax
@@ -161,6 +162,7 @@ def test_each_choice_has_dropout_of_its_own_on_any_device(
   def draw(module, params, pairs, key):
     return jax.random.uniform(key, (len(pairs['input_ids']), 1))
 
+  @functools.partial(jax.jit, static_argnums=1)
   def compute(batch, first):
     key = row_keys.for_rows(jax.random.key(0), first, first)
     found = choices.TASK.compute_sums(None, None, batch, key)

@@ -20,12 +20,10 @@ def open_data(c, workdir):
   return training.open_data(classes.CLASSES, c, str(workdir))
 
 
-@pytest.fixture(params=['local', 'remote'])
-def begun(request, tmp_path):
+@pytest.fixture
+def begun(tmp_path):
   """Returns the config of a run that has a checkpoint, and its folder."""
   c, workdir = made.configure(tmp_path), f'{tmp_path}/run'
-  if request.param == 'remote':
-    workdir = f'{request.getfixturevalue("remote")}/run'
   open_data(c, workdir)
   checkpoint = f'{workdir}/checkpoints/5/{checkpoint_reader.COMMITTED}'
   files.write_file(checkpoint, lambda new: files.write_json(new, {}))
