@@ -159,17 +159,6 @@ def test_the_examples_are_held_out_rows(tmp_path):
   assert examples == [('the [MASK] dog', 'cat')] * 3
 
 
-def test_without_a_good_sentence_there_is_a_bad_one_or_no_command():
-  def first(exported, sentences):
-    return finish._list_next('my run', exported, sentences, own=False)[0]
-
-  sentences = ["can ' t ye [MASK] ?", 'he [MASK] in .', 'and [MASK]']
-  assert first('x', sentences).endswith(" 'he [MASK] in .'")  # no quotes in it
-  assert first('x', ['[UNK] [MASK]']).endswith(" '[UNK] [MASK]'")
-  for given in (('x', []), (None, ['a [MASK]'])):
-    assert first(*given).endswith("report --workdir='my run'")
-
-
 def test_a_card_says_how_long_the_rows_were(make_text):
   rows = [{'kind': 'run', 'step': 0}, make_row(1000)]
   text = make_text(rows)

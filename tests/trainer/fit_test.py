@@ -113,26 +113,6 @@ def test_a_disk_without_room_for_checkpoints_is_said_in_mb(
   fit.check_disk(c, objective, str(tmp_path))
 
 
-def test_a_run_that_starts_over_says_so_before_it_compiles(
-  tmp_path, monkeypatch
-):
-  c, said = training.small_config(checkpoint__start_over=True), []
-  with status.Status(str(tmp_path), 6, 1) as writer:
-    writer.follow(lambda: 4)
-    writer.note(state='running', step=5, phase=1, loss=2.5, held_out={'f1': 1})
-
-  def compile_nothing(*args):
-    said.append(status.read(str(tmp_path)))
-    raise OSError('the disk was pulled out')
-
-  monkeypatch.setattr(fit, '_compile', compile_nothing)
-  with pytest.raises(OSError, match='pulled out'):
-    with status.Status(str(tmp_path), 6, 1) as writer:
-      fit.fit(c, training.make_task(c), str(tmp_path), writer)
-  assert {'step': 0, 'phase': 0}.items() <= said[0].items()
-  assert {said[0][x] for x in ('loss', 'held_out', 'checkpoint')} == {None}
-
-
 @pytest.mark.slow
 def test_checkpoints_that_were_there_are_missed(tmp_path):
   def train(**changes):

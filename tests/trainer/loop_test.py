@@ -12,12 +12,9 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.parallel import device_mesh
-from bert_jax.pretraining import pretrain
 from bert_jax.runtime import hang
 from bert_jax.trainer import loop
 from bert_jax.trainer.fit import fit
-from bert_jax.trainer.step import jit_eval
 from bert_jax.trainer.task import HELD_OUT, Rows
 from bert_jax.workdir import checkpoint, checkpoint_reader, integrity
 from tests import training
@@ -37,7 +34,6 @@ def watched(tmp_path_factory):
     frozen=[],
     shown=[],
     while_saving=[],
-    while_evaluating=[],
   )
   save = checkpoint.Checkpoints.save
 
@@ -58,10 +54,6 @@ def watched(tmp_path_factory):
     seen.frozen.append(gc.get_freeze_count())
     return training.make_batch(step)
 
-  def derive(means):
-    seen.while_evaluating.append(seen.timer._is_paused)
-    return pretrain.derive(means)
-
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(checkpoint.Checkpoints, 'save', look_while_saving)
     patch.setattr(hang, 'Timer', Timer)
@@ -69,7 +61,6 @@ def watched(tmp_path_factory):
       training.small_config(steps=(4, 2)),
       seen.folder,
       batch=make_batch,
-      derive=derive,
       describe=lambda batch: seen.shown.append(len(batch['input_ids'])) or [],
     )
   return seen
@@ -85,10 +76,7 @@ def test_a_run_logs_evaluates_and_saves(watched):
   )
   assert row['learning_rate'] == pytest.approx(1e-2 / 4)
   assert {'mlm_loss', 'mlm_accuracy', 'nsp_loss', 'nsp_accuracy'} <= set(row)
-
-
-def test_the_first_batch_is_shown_whole_once(watched):
-  assert watched.shown == [training.ROWS]
+  assert watched.shown == [training.ROWS]  # the first batch, whole, once
 
 
 def test_the_garbage_collector_skips_what_was_made_before_the_updates(watched):
@@ -102,7 +90,6 @@ def test_each_step_of_work_arms_the_timer_and_saving_pauses_it(watched):
   # Two held-out batches after the fourth update and at the end.
   updates, batches = ['update'], ['batch', 'batch']
   assert watched.armed == [*4 * updates, *batches, *2 * updates, *batches]
-  assert set(watched.while_evaluating) == {False}
   assert set(watched.while_saving) == {True}
 
 
@@ -292,26 +279,6 @@ def test_a_batch_is_computed_while_the_one_before_is_read():
 def test_metrics_of_a_part_of_the_data_are_added_up_alone_too():
   totals, _ = evaluate(Program(), [2, 3, 7, 8], ('', 'b', 'c', 'b'))
   assert totals == {'loss': [20, 4], 'loss/b': [11, 2], 'loss/c': [7, 1]}
-
-
-def test_every_device_has_the_predictions_of_all_rows():
-  mesh, batch = device_mesh.make_mesh(), training.make_batch(3)
-
-  def compute(params, rows, key):
-    assert key is None
-    return {'loss': rows['input_ids'].sum()}, {'first': rows['input_ids'][:, 0]}
-
-  objective = dataclasses.replace(
-    training.make_objective(training.small_config()),
-    compute=compute,
-    counts=lambda rows: {'loss': rows['input_mask'].sum()},
-  )
-  params = {'nsp': {'bias': jnp.zeros(2)}}
-  rows = device_mesh.put_batch(mesh, batch)
-  sums, predictions = jit_eval(objective, mesh)(params, rows)
-  assert int(sums['loss'][0]) == batch['input_ids'].sum()
-  assert predictions['first'].is_fully_replicated
-  assert predictions['first'].tolist() == batch['input_ids'][:, 0].tolist()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.runtime import storage
 from bert_jax.trainer import run
 from tests import training
 
@@ -100,10 +99,3 @@ def test_an_error_among_traced_updates_ends_the_trace(tmp_path):
   assert traced(tmp_path) == [6, 7, 8]
   trace(tmp_path / 'again', 1, 6)
   assert traced(tmp_path / 'again') == [6]
-
-
-def test_a_profile_is_uploaded_to_a_bucket(remote):
-  (line,) = trace(remote, 1, 6)
-  assert f'{remote}/profile' in line
-  found = storage.expand(f'{remote}/profile')
-  assert any(path.endswith('.xplane.pb') for path in found)

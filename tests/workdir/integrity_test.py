@@ -23,19 +23,9 @@ def judge(error):
   ('error', 'said'),
   [
     (MemoryError(), 'MemoryError'),
-    (
-      RuntimeError('RESOURCE_EXHAUSTED: out of memory'),
-      'RuntimeError RESOURCE',
-    ),
-    (
-      ValueError("UNKNOWN: Failed to open [os_error_code='5']"),
-      'to open. That',
-    ),
+    (ValueError("UNKNOWN: Failed [os_error_code='5']"), 'Failed. That'),
     (ValueError('trees do not match\nparams'), 'trees do not match. That'),
-    (
-      ValueError("NOT_FOUND: Error reading x: Stale [os_error_code='116']"),
-      'Stale. That',
-    ),
+    (ValueError("NOT_FOUND: x: Stale [os_error_code='116']"), 'Stale. That'),
   ],
 )
 def test_what_proves_no_damage_stops_with_what_happened(error, said):
@@ -49,8 +39,6 @@ def test_what_proves_no_damage_stops_with_what_happened(error, said):
   [
     'OUT_OF_RANGE: Error reading x: not valid for value of size 234',
     'NOT_FOUND: Error opening x [tensorstore_spec=...]',
-    'DATA_LOSS: Error opening x: Error decoding manifest',
-    'FAILED_PRECONDITION: Error reading x: Data corruption detected',
     'Error opening x: Error decoding manifest: Truncated stream',
   ],
 )

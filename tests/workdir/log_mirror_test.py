@@ -2,11 +2,8 @@
 
 import os
 
-import pytest
-
 from bert_jax.runtime import storage
 from bert_jax.workdir import log
-from tests import waiting
 
 
 def append(folder, name, text):
@@ -44,25 +41,3 @@ def test_only_what_has_changed_is_uploaded(remote, monkeypatch):
   append(found.folder, 'b', '2')
   found.close()
   assert uploaded == [f'{remote}/{x}' for x in ('a', 'b', 'b')]
-
-
-def test_the_thread_uploads_and_its_failure_is_a_warning(
-  remote, monkeypatch, capfd
-):
-  monkeypatch.setattr('bert_jax.workdir.log._SECONDS', 0.02)
-  write, ill = storage.write, [True]
-
-  def may_fail(path, content):
-    if ill[0]:
-      raise OSError('the bucket is ill')
-    write(path, content)
-
-  monkeypatch.setattr(storage, 'write', may_fail)
-  found = log.Mirror(remote)
-  append(found.folder, 'log', 'one\n')
-  waiting.until(lambda: 'warning: the bucket is ill' in capfd.readouterr().err)
-  with pytest.raises(OSError, match='the bucket is ill'):
-    found.flush()
-  ill[0] = False
-  waiting.until(lambda: storage.exists(f'{remote}/log'))
-  found.close()

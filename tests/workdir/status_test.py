@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import threading
 import time
 
 import pytest
@@ -92,24 +91,6 @@ def test_a_resumed_run_begins_where_it_was(tmp_path):
     40,
   )
   assert found['exit_code'] is None and found['message'] is None
-
-
-def test_a_checkpoint_that_cannot_be_looked_up_does_not_end_the_thread(
-  tmp_path, monkeypatch, capsys
-):
-  failed = threading.Event()
-
-  def fail():
-    failed.set()
-    raise OSError(5, 'Input/output error')
-
-  monkeypatch.setattr(status, '_SECONDS', 0.05)
-  with status.Status(str(tmp_path), 100, 1) as s:
-    s.follow(fail)
-    assert failed.wait(20)
-    s.follow(lambda: 10)
-    waiting.until(lambda: read(tmp_path)['checkpoint'] == 10)
-  assert 'warning: no status: [Errno 5] Input' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
