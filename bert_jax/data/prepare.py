@@ -79,43 +79,32 @@ def _check_unchanged(recipe: Recipe, manifest: dict, directory: str):
 
   Vocabulary and input may be deleted once the data is complete.
   """
-  asked, made = recipe.to_dict(), manifest['recipe']
-  if asked['strip_accents'] is None:  # keep the earlier decision
-    asked['strip_accents'] = made['strip_accents']
-  if recipe.vocab and storage.exists(recipe.vocab):
-    asked['vocab'] = made['vocab']  # words count, not paths
-    words = tokenizer.read_vocab(recipe.vocab)
-    made_with = tokenizer.read_vocab(manifest_file.vocab_path(directory))
-    if made_with[: len(words)] != words:  # what follows are added words
-      raise errors.UserError(
-        f'{recipe.vocab} is not the vocabulary that {directory} was prepared '
-        f'with, {manifest_file.vocab_path(directory)}; use another directory, or '
-        'give that one.'
-      )
-  if changes := errors.find_changes(made, asked):
-    raise errors.UserError(
-      f'{directory} was prepared by another recipe ({"; ".join(changes)}); '
-      'use another directory or the old values.'
-    )
   listed = (file for given in manifest['inputs'] for file in given['files'])
-  was = {file['path']: file['bytes'] for file in listed}
+  sizes = {file['path']: file['bytes'] for file in listed}
   # A commit of the hub stays as it is, even if there is no network now.
-  now = {path: size for path, size in was.items() if hub.is_pinned(path)}
+  now = {path: size for path, size in sizes.items() if hub.is_pinned(path)}
   for given in filter(sources.is_file, recipe.inputs):
     if not given.startswith(hub.DATASET):
       with contextlib.suppress(errors.UserError):  # it may be deleted
         now.update(text_files.list_sizes(given))
-  changes = [
-    f'bytes of {path}: {was.get(path, "none")}, now {now.get(path, "none")}'
-    for path in sorted({*was, *now})
-    if was.get(path) != now.get(path)
-  ]
-  if now and changes:
+  asked, made = recipe.to_dict(), manifest['recipe']
+  if asked['strip_accents'] is None:  # keep the earlier decision
+    asked['strip_accents'] = made['strip_accents']
+  if recipe.vocab and storage.exists(recipe.vocab):  # words count, not paths
+    words = tokenizer.read_vocab(recipe.vocab)
+    made_with = tokenizer.read_vocab(manifest_file.vocab_path(directory))
+    is_same = made_with[: len(words)] == words  # what follows are added words
+    asked['vocab'] = (
+      made['vocab'] if is_same else f'{recipe.vocab}, other words'
+    )
+  changes = errors.find_changes(
+    {**made, 'bytes': sizes}, {**asked, 'bytes': now or sizes}
+  )
+  if changes:
     raise errors.UserError(
-      f'the input has changed since {directory} was prepared '
-      f'({errors.listing(changes, most=3)}); put the old files back, or use '
-      'another directory. Training on what is prepared needs no text: '
-      f'bert_jax.main --config.data.dir={directory}'
+      f'{directory} was prepared otherwise ({errors.listing(changes, most=3)}); '
+      'use another directory, or the old values and files. Training on what is '
+      f'prepared needs no text: bert_jax.main --config.data.dir={directory}'
     )
 
 

@@ -51,15 +51,13 @@ def describe(manifest: dict) -> list[str]:
     f'{manifest["unknown_characters"]:.2%} of the characters), '
     f'{split["heldout"]:,} held out'
   )
-  for given in inputs if len(inputs) > 1 or len(inputs[0]['files']) > 1 else ():
-    train, held = (given[x]['tokens'] for x in ('train', 'heldout'))
-    lines.append(
-      f'{given["input"]}: {errors.count(len(given["files"]), "file")}, '
-      f'{errors.count(given["documents"], "document")}, '
-      f'{train:,} tokens to train on, {held:,} held out '
-      f'({held / max(train + held, 1):.1%}, '
-      f'{given["heldout"]["parts"]:,} documents or parts of long ones)'
-    )
+  lines += [
+    f'{x["input"]}: {errors.count(len(x["files"]), "file")}, '
+    f'{errors.count(x["documents"], "document")}, {x["train"]["tokens"]:,} tokens '
+    f'to train on, {x["heldout"]["tokens"]:,} held out'
+    for x in inputs
+    if x['files'] or len(inputs) > 1
+  ]
   lines.append(f'accents are {manifest["accents"]}')
   return lines + [
     f'length {length}: {row["pairs"]:,} pairs in {row["rows"]:,} rows, '

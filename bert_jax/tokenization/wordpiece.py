@@ -93,12 +93,15 @@ class Words(dict):
       self[word] = ids
     return ids
 
-  def match(self, word: str) -> bytes:
-    """Returns the ids of a word by greedy longest match, as bytes."""
+  def match(self, word: str, begins: bool = True) -> bytes:
+    """Returns the ids of a word by greedy longest match, as bytes.
+
+    Unless it `begins`, it is the rest of a word, of pieces with ##.
+    """
     if len(word) > MAX_CHARS_PER_WORD:
       return self._unknown
     out = []
-    start, (pieces, longest) = 0, self._first
+    start, (pieces, longest) = 0, self._first if begins else self._later
     while start < len(word):
       head = word[start : start + _HEAD]
       end = min(start + longest.get(head, _HEAD), len(word))
