@@ -18,7 +18,7 @@ from bert_jax.config import flatten, recipes
 from bert_jax.data import accents
 from bert_jax.finetuning import batches, encode
 from bert_jax.inference import fine_tuned, padding, source, transfer
-from bert_jax.model import classifier, frozen_features
+from bert_jax.model import classifier
 from bert_jax.parallel import distributed
 from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab
 from bert_jax.trainer import task
@@ -101,7 +101,7 @@ def read_models(config: config_dict.ConfigDict) -> list[source.Source]:
   paths = fine_tuned.list_sources(config)
   models = [source.read(path) for path in paths]
   if len(models) > 1:
-    both = frozen_features.turn(models[0].config), models[1].config
+    both = classifier.turn(models[0].config), models[1].config
     wrong = [x for x in _JOINED if len({getattr(c, x) for c in both}) > 1]
     if models[0].tokenizer != models[1].tokenizer:
       wrong.append('vocabulary')
@@ -151,7 +151,7 @@ def _fill_model(c):
         f'finetuning.features={f.features} needs init_from: the model, or '
         'MODEL,MODEL, that computes them.'
       )
-    frozen_features.check_layers('finetuning.features', f.features, layers)
+    classifier.check_layers('finetuning.features', f.features, layers)
   if f.form == 'gpt' and c.objective.kind != 'ltr':
     raise errors.UserError(
       'finetuning.form=gpt predicts the next token, too, so it needs a model '

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.model import bert_config, classifier, frozen_features
+from bert_jax.model import bert_config, classifier
 
 _FORMS = {'bert': classifier.Classifier, 'gpt': classifier.GptClassifier}
 # {task: outputs of its model, if there is no data to count them}
@@ -35,7 +35,7 @@ def make_module(
   common = bert, outputs, c.head_dropout, config.model.bilstm, tokens
   if c.features != NO_FEATURES:
     two = len(list_sources(config)) > 1
-    return frozen_features.FeatureClassifier(*common, c.features, two)
+    return classifier.FeatureClassifier(*common, c.features, two)
   return _FORMS[c.form](*common)
 
 
@@ -92,9 +92,9 @@ def count_flops(module: nn.Module, length: int) -> float:
   bert, width = module.config, module.config.hidden_size
   gpt = isinstance(module, classifier.GptClassifier)
   flops = bert.flops_per_sequence(length, (length - 1) * gpt)
-  if isinstance(module, frozen_features.FeatureClassifier):
+  if isinstance(module, classifier.FeatureClassifier):
     flops *= (1 + module.two) / 3  # forward alone
-    layers = range(bert.num_layers + 1)[frozen_features.LAYERS[module.features]]
+    layers = range(bert.num_layers + 1)[classifier.LAYERS[module.features]]
     width *= len(layers) if module.features.startswith('concat') else 1
     width *= 1 + module.two
   units = getattr(module, 'lstm_units', 0)

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.inference import padding
-from bert_jax.model import bert_config, frozen_features, heads, precision
+from bert_jax.model import bert_config, classifier, heads, precision
 from bert_jax.tokenization.tokenizer import Tokenizer
 
-# Names in `frozen_features.LAYERS` of what is not learnt.
-LAYERS = [x for x in frozen_features.LAYERS if not x.startswith('weighted')]
+# Names in `classifier.LAYERS` of what is not learnt.
+LAYERS = [x for x in classifier.LAYERS if not x.startswith('weighted')]
 _LENGTH_STEP = 32  # tokens
 
 
@@ -51,7 +51,7 @@ def extract(
       normalised sum that enters the first layer. With norm='pre', the last
       layer's hidden states are taken after the final LayerNorm.
   """
-  frozen_features.check_layers('layers', layers, config.num_layers)
+  classifier.check_layers('layers', layers, config.num_layers)
   given = ((text,) if isinstance(text, str) else text for text in texts)
   rows = [tokenizer.encode(*text) for text in given]
   ids = [row['input_ids'] for row in rows]
@@ -87,7 +87,7 @@ def _compute(params, batch, config, layers, with_attention):
     method='encode',
     mutable=['intermediates'],
   )
-  chosen, maps = hidden[frozen_features.LAYERS[layers]], None
+  chosen, maps = hidden[classifier.LAYERS[layers]], None
   if with_attention:
     sown = sown['intermediates']['encoder']
     maps = [

@@ -25,6 +25,8 @@ _ROUNDS = 10
 _BYTES = 0x01010101
 
 
+# Traced once for all layers of a program.
+@functools.partial(jax.jit, static_argnames=('shape', 'keep'), inline=True)
 def draw(key: jax.Array, shape: tuple[int, ...], keep: int):
   """Returns words of 32 bits, each of which is 1 with keep / 256.
 
@@ -36,12 +38,6 @@ def draw(key: jax.Array, shape: tuple[int, ...], keep: int):
   """
   data = jax.random.key_data(key).reshape(-1)
   data = jnp.pad(data, (0, max(0, 4 - len(data))))
-  return _draw_all(data, shape=shape, keep=keep)
-
-
-# Traced once for all layers of a program.
-@functools.partial(jax.jit, static_argnames=('shape', 'keep'), inline=True)
-def _draw_all(data, *, shape, keep):
   count = math.prod(shape)
   block = math.gcd(count, _BLOCK)
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from bert_jax import config
-from bert_jax.model import bert_config, frozen_features
+from bert_jax.model import bert_config, classifier
 
 
 def test_every_field_but_one_has_a_short_name_of_its_own():
@@ -30,7 +30,7 @@ def test_the_defaults_of_what_is_declared_are_the_papers_base():
     ('compute.remat', bert_config.REMAT),
     (
       'finetuning.features',
-      {'none', *frozen_features.LAYERS} - {'sum_last_4', 'all'},
+      {'none', *classifier.LAYERS} - {'sum_last_4', 'all'},
     ),
   ],
 )

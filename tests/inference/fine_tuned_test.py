@@ -3,7 +3,7 @@
 import pytest
 
 from bert_jax.inference import fine_tuned
-from bert_jax.model import classifier, frozen_features, parameters
+from bert_jax.model import classifier, parameters
 from tests import models
 from tests.finetuning import made
 
@@ -30,7 +30,7 @@ CASES = {
   'features': (
     'tagging',
     {'model.bilstm': 6, 'finetuning.features': 'last'},
-    frozen_features.FeatureClassifier,
+    classifier.FeatureClassifier,
     (12, 'bilstm'),
   ),
 }
@@ -47,7 +47,7 @@ def test_the_config_names_the_model(task, changes, kind, expected):
   names, (width, part) = parameters.list_shapes(module), expected
   assert names['classifier/kernel'] == (width, 5)
   assert any(name.startswith(f'{part}/') for name in names)
-  if kind is frozen_features.FeatureClassifier:
+  if kind is classifier.FeatureClassifier:
     assert 'beside/encoder/layer_1/mlp_in/kernel' in names
     assert names['bilstm/forward_0/ii/kernel'] == (2 * 8, 6)
   inputs = fine_tuned.list_inputs(3, 7)

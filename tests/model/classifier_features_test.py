@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax.inference import hidden_states
-from bert_jax.model import frozen_features, parameters
+from bert_jax.model import classifier, parameters
 from tests import models
 
 C = dataclasses.replace(models.CONFIG, type_vocab_size=2)
@@ -26,7 +26,7 @@ BATCH = {
 def make(features='last', two=False, tokens=False, config=C):
   """Returns a module and its parameters; those of a model are `make_params`."""
   how = config, 5, 0.5, 6, tokens, features, two
-  module = frozen_features.FeatureClassifier(*how)
+  module = classifier.FeatureClassifier(*how)
   params = parameters.init(module, jax.random.key(0))
   for seed, part in enumerate((params, params.get('beside', {}))):
     params_of = models.make_params(config, False, seed=seed)
@@ -51,7 +51,7 @@ def read(module, params):
   ],
 )
 def test_the_layers_of_table_7(features, expected):
-  layers = tuple(range(13))[frozen_features.LAYERS[features]]
+  layers = tuple(range(13))[classifier.LAYERS[features]]
   assert layers == expected
 
 
@@ -66,7 +66,7 @@ def test_features_are_the_models_hidden_states():
 
 def test_layers_are_weighted():
   x = jnp.arange(24.0).reshape(1, 2, 3, 4)  # [B, S, K, D]
-  mix = frozen_features.Mix()
+  mix = classifier.Mix()
   new = mix.init(jax.random.key(0), x)
   # At first, the mean of 0, 4 and 8.
   np.testing.assert_allclose(mix.apply(new, x)[0, 0, 0], 4, rtol=1e-6)
