@@ -26,8 +26,7 @@ def examine(
 ):
   """Compiles the programs of a run for a TPU slice or for GPUs.
 
-  Args:
-    quick: whether to compile only 2 and 4 layers and extrapolate.
+  If `quick`, only 2 and 4 layers, from which it extrapolates.
 
   Returns:
     (programs, facts, texts): for JSON, a list of each program's result, and a
@@ -151,11 +150,7 @@ def estimate_time(
   memory: compile_step.Memory,
   sent: float,
 ) -> dict:
-  """Returns the seconds of a step, see `estimate`.
-
-  Args:
-    sent: bytes of a device's gradients, as they are added up, and weights.
-  """
+  """Estimates a step, in which a device sends bytes of gradients and weights."""
   bert, how, split = objective.bert, objective.how, mesh.shape['model']
   chip = topology.chip.for_products(bert.dtype, how.matmul_precision)
   tokens = phase.batch_size * phase.seq_length / mesh.shape['data']

@@ -16,6 +16,7 @@ _GPU_MEMORY = (
   'each product, and may choose one that needs a little more or less. By default',
   'jax takes 75 % of a GPU; XLA_CLIENT_MEM_FRACTION=0.92 is more.',
 )
+_HOSTS = 'Between hosts, links are taken to be as fast as within one.'
 _LEFT_OUT = 'Not included: input, evaluation, checkpoints, compiling, restarts.'
 
 
@@ -128,19 +129,16 @@ def _run(report):
     ]
   if run is None:
     return [f'{what}: not estimated']
-  found = [
+  price, source = report['usd_per_chip_hour'], report['price_source']
+  paid = 'not known; give --price=USD per chip and hour'
+  if price is not None:
+    dollars = _range(run['dollars'])
+    paid = f'${dollars} at ${price:.2f} per chip and hour ({source})'
+  return [
     f'{what}: {_range(run["hours"])} hours, {_range(run["chip_hours"])} '
-    'chip-hours, estimated'
+    'chip-hours, estimated',
+    f'price: {paid}',
   ]
-  price = report['usd_per_chip_hour']
-  if price is None:
-    found.append('price: not known; give --price=USD per chip and hour')
-  else:
-    found.append(
-      f'price: ${_range(run["dollars"])} at ${price:.2f} per chip and hour '
-      f'({report["price_source"]})'
-    )
-  return found
 
 
 def _model(report, topology):
@@ -159,11 +157,7 @@ def _model(report, topology):
       + '.'
     )
   else:
-    found += _GPU_MEMORY
-    if report['slices'] > 1:
-      found.append(
-        'Between hosts, links are taken to be as fast as within one.'
-      )
+    found += [*_GPU_MEMORY, *[_HOSTS] * (report['slices'] > 1)]
   return [*found, _LEFT_OUT]
 
 
