@@ -73,12 +73,8 @@ def plan(inputs: Sequence[str], layout: str, field: str) -> list[list[Range]]:
   """Cuts inputs into ranges, in groups that one process reads at a time.
 
   Args:
-    layout: how plain text is laid out. 'paragraphs': blank lines separate
-      documents, each line is a paragraph. 'sentences': the same, but each line
-      is a sentence. 'lines': each line is a document. 'files': each file, and
-      each text in JSON and TFDS, is a document of hard-wrapped lines, and blank
-      lines separate its paragraphs.
-    field: name of the field that holds the text, in JSON and TFDS.
+    layout: how plain text is laid out, see docs/data.md.
+    field: name of the field that holds the text of JSON, columns and TFDS.
   """
   sizes = [_list_sizes(given, field) for given in inputs]
   total = sum(size for x in sizes for size in x.values())

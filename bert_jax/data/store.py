@@ -30,7 +30,6 @@ MOST_TOKENS = 1 << 32  # of a shard, so that every offset fits
 # A row in random order is in about three blocks that were not read yet: of 16 MB
 # each, the first batch would read all.
 BLOCK = 1 << 16  # bytes
-_AGAIN = 'prepare the data again.'
 
 
 def write(folder: str, name: str, arrays: Iterable[np.ndarray]) -> dict:
@@ -234,7 +233,8 @@ class _Files:
     if google_crc32c.value(raw) != self._crcs[block]:
       raise errors.UserError(
         f'{path} is not as it was made: the checksum of its bytes from '
-        f'{number * BLOCK:,} on differs from that in the manifest; {_AGAIN}'
+        f'{number * BLOCK:,} on differs from that in the manifest; prepare '
+        'the data again.'
       )
     self._is_sound[block] = True
 
@@ -252,13 +252,9 @@ def list_files(
 
 
 def _map(path: str) -> mmap.mmap | bytes:
-  advice = 'if too many files are open, raise ulimit -n.'
   if not os.path.getsize(path):
     return b''  # cannot be mapped
-  with (
-    errors.explaining(f'cannot open {path}', advice),
-    storage.open_binary(path) as file,
-  ):
+  with storage.open_binary(path) as file:
     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
   mapped.madvise(mmap.MADV_RANDOM)  # of what is evicted, read no neighbours
   return mapped

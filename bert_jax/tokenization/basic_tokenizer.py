@@ -88,24 +88,11 @@ def _clean(c: str) -> str:
   return f' {c} ' if is_ideograph(c) else _cleaned(c)
 
 
-def _unaccented(c: str) -> str:
-  return '' if unicodedata.category(c) == 'Mn' else _split(c)
-
-
 def _split(c: str) -> str:
   ascii_mark = '!' <= c <= '~' and not c.isalnum()
   if ascii_mark or unicodedata.category(c).startswith('P'):
     return f' {c} '
   return c
-
-
-def _cased(c: str) -> str:
-  return ''.join(map(_split, _clean(c)))
-
-
-def _lowered(c: str) -> str:
-  # Without context, as Hugging Face does, so no sigma is final.
-  return ''.join(map(_split, _clean(c).lower()))
 
 
 class _Table(dict):
@@ -123,6 +110,9 @@ class _Table(dict):
 # Drops what no word holds, and makes spaces of most white space.
 CLEANED = _Table(_cleaned)
 _CLEAN = _Table(_clean)
-_UNACCENTED = _Table(_unaccented)
-_CASED = _Table(_cased)
-_LOWERED = _Table(_lowered)
+_UNACCENTED = _Table(
+  lambda c: '' if unicodedata.category(c) == 'Mn' else _split(c)
+)
+_CASED = _Table(lambda c: ''.join(map(_split, _clean(c))))
+# Without context, as Hugging Face does, so no sigma is final.
+_LOWERED = _Table(lambda c: ''.join(map(_split, _clean(c).lower())))

@@ -117,13 +117,13 @@ def test_room(length, rate, most, pack, expected):
   assert masking.count_predictions(length, rate, most, pack) == expected
 
 
-@pytest.mark.parametrize('rate', [0.01, 0.15, 0.4, 0.9])
-@pytest.mark.parametrize('pack', [2, 3, 8])
+@pytest.mark.parametrize('rate', [0.01, 0.15, 0.9])
+@pytest.mark.parametrize('pack', [2, 8])
 def test_no_row_has_more_predictions_than_room(rate, pack):
   rng = np.random.default_rng(0)
   for length in (24, 128):
     worst = 0
-    for _ in range(2000):
+    for _ in range(500):
       cuts = np.sort(rng.integers(0, length + 1, pack - 1))
       sizes = np.diff([0, *cuts, length])
       sizes = sizes[sizes >= 3]
