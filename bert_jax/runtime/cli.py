@@ -21,15 +21,10 @@ def run(
 ):
   """Runs `main` under absl and exits with its result, or a code of `errors`.
 
-  A UserError, an OSError (of a disk, a network or a bucket), a signal and a
-  closed stdout become one line on stderr; anything else is a bug and keeps its
-  traceback.
-
   Args:
     takes_arguments: `main` gets argv without flags; otherwise nothing but flags
       may be given.
-    fields: meanings of the fields of --config, by name, which --help lists
-      beside --config=FILE.
+    fields: meanings of the fields of --config, which --help beside it lists.
     resumes: a command that does not, after a signal, has written nothing.
   """
 
@@ -54,7 +49,10 @@ def run(
 
 
 def report(error: BaseException, resumes: bool = True) -> int:
-  """Says on stderr why a program ends; returns its exit code."""
+  """Says on stderr why a program ends; returns its exit code.
+
+  Of a bug, that is a traceback, of anything else a line.
+  """
   if isinstance(error, errors.UserError | OSError):
     line = ' '.join(errors.get_message(error).splitlines())
     print('error:', errors.escape(line), file=sys.stderr)

@@ -20,11 +20,9 @@ _WIDTH = 80  # columns
 
 
 def find(given: str) -> str:
-  """Returns the value of --config with the path of an existing file.
+  """Returns FILE[:ARGUMENTS] with the path of an existing file.
 
-  Args:
-    given: FILE[:ARGUMENTS]. If there is no such file, 'tiny' and
-      'configs/tiny.py' are the package's own.
+  Where there is none, 'tiny' and 'configs/tiny.py' are the package's own.
   """
   path, colon, arguments = given.partition(':')
   name = path.removeprefix('configs/').removesuffix('.py')

@@ -22,10 +22,8 @@ def write_folder(
   in their place, those named *config.json first and last: without them, it is not
   taken for a model.
 
-  Args:
-    allowed: names of the files that an existing folder may contain, or patterns
-      such as *.npz.
-    fill: function that writes the files into the folder whose path it is given.
+  An existing folder may contain files of `allowed` names, or patterns such as
+  *.npz. `fill` writes the files into the folder whose path it is given.
   """
   directory = _resolve(directory)
   with errors.explaining(f'cannot write {directory}'):

@@ -27,12 +27,9 @@ _OLD_WEIGHTS = ['pytorch_model*.bin', 'pytorch_model.bin.index.json']
 
 
 def pin(given: str) -> str:
-  """Returns the address of a dataset's files with the commit in its revision.
+  """Returns hf://datasets/OWNER/NAME[@REVISION]/FILES with the commit.
 
   So all processes read the same bytes, whatever is uploaded meanwhile.
-
-  Args:
-    given: hf://datasets/OWNER/NAME[@REVISION]/FILES.
   """
   match = _DATASET.fullmatch(given)
   if not match:

@@ -54,14 +54,10 @@ def skip_absent_tpu():
 def keep_freed_memory():
   """Makes the C library keep freed memory; call it before jax is imported.
 
-  XLA allocates all intermediate results of a program at once, and frees them at
-  the end. On a CPU it uses malloc, and glibc gives tens of megabytes back to
-  the system, which clears every page again for the next update: 22,000 pages
-  for BERT-Mini on short texts, a quarter of the update's time. The peak is as
-  before. Threads have to share one arena, because others are limited to 64 MB.
-
-  It does nothing where there is an accelerator, since its arrays are elsewhere,
-  and without glibc.
+  On a CPU, XLA gets all intermediate results of a program by one malloc, which
+  glibc gives back at the end, and the system clears every page again for the next
+  update: 22,000 pages for BERT-Mini on short texts, a quarter of its time. Threads
+  have to share one arena, because others are limited to 64 MB.
   """
   if has_accelerator():
     return

@@ -23,10 +23,8 @@ def is_due(start: float, last: float) -> bool:
 class Progress:
   """Shows how much is done, the rate and the time left.
 
-  Args:
-    total: units in all, None if unknown.
-    unit: what is counted ('B', bytes, is shown with k, M, G).
-    lines: whether to print plain lines if there is no terminal.
+  Of `total` units, None if unknown; 'B', bytes, is shown with k, M, G. Without a
+  terminal it prints `lines`, or nothing.
   """
 
   def __init__(

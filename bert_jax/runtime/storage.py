@@ -77,10 +77,7 @@ def read(
 def read_ranges(
   ranges: Sequence[tuple[str, int, int]],
 ) -> Iterator[bytes]:
-  """Yields the bytes of (path, offset, size), in order.
-
-  From a bucket, several are read at a time, since each answer takes long.
-  """
+  """Yields the bytes of (path, offset, size), several at a time from a bucket."""
   with futures.ThreadPoolExecutor(bucket.AT_ONCE) as pool:
     for first in range(0, len(ranges), _RANGES_AT_ONCE):
       columns = zip(*ranges[first : first + _RANGES_AT_ONCE], strict=True)
@@ -205,9 +202,8 @@ def download_files(
 ):
   """Copies files of a folder in a bucket to a local one, several at a time.
 
-  A file has its name only when it is whole and checked: `check` is called with
-  each name and the path of its new copy, from several threads, and if it
-  raises, the copy is deleted.
+  A file has its name only when it is whole and checked: if `check`, which gets
+  each name and its new copy, from several threads, raises, the copy is deleted.
   """
 
   def copy(name):
@@ -224,9 +220,8 @@ def local_copy(path: str) -> Iterator[str]:
   """Yields a local path with the content of a file or folder.
 
   A local path is yielded as it is, whether it exists or not. Of a folder in a
-  bucket, the files in it are copied, but not its subfolders; the copies are
-  deleted on exit. In errors, its path is replaced by the original's. Raises
-  FileNotFoundError if there is no such object.
+  bucket, its own files are copied; the copies are deleted on exit. In errors,
+  their path is replaced by the original's.
   """
   if not is_remote(path):
     yield path
