@@ -27,8 +27,7 @@ _PAUSE, _MAX_PAUSE = 60, 1800  # between rounds through zones; doubles each time
 _HEARD = 60  # between two uploads of host 0's log
 _UNSEEN = 60  # until what was asked for is surely in the lists
 _MAX_MUTE = 3  # ends of hosts in a row that said nothing
-_MUTE = 'hosts ended {} times without a log. '
-_MUTE += 'Can their service account write to the bucket, and do they reach it?'
+_MUTE = 'hosts ended {} times without a log: may their service account write?'
 
 
 class Seen(NamedTuple):
@@ -115,11 +114,12 @@ def _act(ledger, seen, zones, crashed) -> str:
 def _account(ledger, seen):
   """Adds the rent since the last call, and notes the state."""
   end = seen.now
-  if seen.state != queued.ACTIVE and seen.heard is not None:
-    # They ended between the two calls, at the latest a minute after that.
+  # Hosts that are gone without a reason may have been silent for long before.
+  known = seen.ended or seen.state != ABSENT
+  if known and seen.state != queued.ACTIVE and seen.heard is not None:
+    # They ended at the latest a minute after their last word.
     end = min(end, max(ledger.time, seen.heard) + _HEARD)
-  # If the slice was active at either call, or gave a sign of life between
-  # them, all of the time counts.
+  # All counts if it was active at either call, or gave a sign of life between.
   unseen = seen.heard is not None and seen.heard > ledger.time
   if unseen or queued.ACTIVE in (ledger.state, seen.state):
     ledger.seconds += max(0.0, end - ledger.time)

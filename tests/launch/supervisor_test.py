@@ -78,8 +78,9 @@ active, active 2801 delete, active 2891 delete, deleting 2891 wait,
 # Rent: the supervisor was dead for 10 minutes.
 provisioning, active 1030 wait, active 1630 wait: seconds 630
 active, absent 1010 create, waiting 9e4 wait: seconds 10
-# Nobody looked: it ends a minute after the last word.
-active, absent 9e4 create 1300: seconds 360
+# Nobody looked: it ends a minute after the last word, if it is known why.
+active, preempted 9e4 delete 1300: seconds 360
+active, absent 3000 create 1300: seconds 2000
 # They came and went while nobody looked; or their log is an old one.
 waiting, preempted 9e4 delete 5000: seconds 4060
 waiting, absent 9e4 create 900: seconds 0"""
