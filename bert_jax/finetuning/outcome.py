@@ -94,10 +94,8 @@ def finish(
 def score(run: Run) -> dict[str, Any]:
   """Returns the content of `results.json`.
 
-  This is what `Supervised.compare` returns for `dev`; `problem`, why the run learnt
-  nothing, or None; `counts`, predictions per split; `other`, the scores of further
-  splits with labels; `counted_words`, see `_count_words`, of classes and numbers; and
-  which run was scored.
+  What `Supervised.compare` returns for `dev`; `problem`, why the run learnt nothing;
+  `counts`, predictions per split; `other`, scores of further splits; and more.
   """
   this, data, c = run.task, run.data, run.config
   names = this.list_metrics(data.labels, c.finetuning)

@@ -89,7 +89,7 @@ def predict(job: Job, tasks: Mapping[str, supervised.Supervised]) -> int:
   content = this.read(job.given, columns, bool(job.label), splits.ASKED)
   if content.notes:
     print(f'{job.given}: {", ".join(content.notes)}')
-  if job.keep:
+  if this.takes_keep:
     content = tables.keep_columns(content, job.keep, job.output)
   split, _ = this.encode(get_how(job.model), content, head.labels)
   ids, texts = split.encoded.ids, content.list_texts()

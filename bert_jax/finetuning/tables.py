@@ -74,10 +74,10 @@ def _round(value: float) -> float:
 def keep_columns(
   rows: examples.Examples, keep: Sequence[str], output: str
 ) -> examples.Examples:
-  """Returns rows with columns to copy into their predictions; ('all',) is all.
+  """Returns rows with columns to copy into predictions, and without their table.
 
-  What the file `output` cannot hold is refused here, since predicting may take
-  hours.
+  ('all',) is all columns. What the file `output` cannot hold is refused here, since
+  predicting may take hours.
   """
   table = rows.table
   names = table.names if tuple(keep) == ('all',) else keep
@@ -96,7 +96,7 @@ def keep_columns(
         problem = 'has a tab or a line feed, which a TSV file cannot hold'
         advice = 'write a .csv or .jsonl file.'
         raise errors.at_line(table.path, line, f'{problem}; {advice}')
-  return dataclasses.replace(rows, kept=kept)
+  return dataclasses.replace(rows, table=None, kept=kept if keep else None)
 
 
 def write(

@@ -23,11 +23,12 @@ def make_encoded(rows):
 
 def test_the_probability_of_one_of_many_classes_is_kept(tmp_path):
   labels = tuple(f'say "{i}"' for i in range(3))
-  split = encode.Rows(make_encoded(1), np.array([1]), ids=['7'])
-  kept = {'chosen': np.array([2]), 'probability': np.array([4.2e-5])}
+  split = encode.Rows(make_encoded(2), np.array([1, 0]), ids=['7', '3'])
+  kept = {'chosen': np.array([2, 0]), 'probability': np.array([4.2e-5, 1])}
   classes.CLASSES.write_split(str(tmp_path), 'dev', labels, split, kept)
-  [row] = read(tmp_path / 'dev.tsv')
+  row, other = read(tmp_path / 'dev.tsv')
   assert list(row.values()) == ['7', 'say "1"', 'say "2"', '4.2e-05']
+  assert list(other.values()) == ['3', 'say "0"', 'say "0"', '1.0']
   assert list(row) == ['id', 'label', 'prediction', 'probability']
 
 

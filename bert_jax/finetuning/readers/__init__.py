@@ -1,4 +1,1 @@
-"""Readers of the files that users bring.
-
-What is missing or malformed is an `errors.UserError`, which names the line.
-"""
+"""Readers of the files that users bring, which name the line of what is wrong."""
