@@ -112,10 +112,10 @@ def trace_step(args):
   kinds = sort_operations(compiled.as_text())
   train(3)
   with tempfile.TemporaryDirectory() as folder:
-    begin = time.perf_counter()
     with jax.profiler.trace(folder):
+      begin = time.perf_counter()
       train(STEPS)
-    traced = time.perf_counter() - begin
+      traced = (time.perf_counter() - begin) / STEPS * 1e3
     begin = time.perf_counter()
     train(STEPS)
     whole = (time.perf_counter() - begin) / STEPS * 1e3
@@ -127,7 +127,7 @@ def trace_step(args):
   )
   for kind, ms in spent.most_common():
     print(f'{ms / STEPS:9.2f} ms  {kind}')
-  print(f'{whole - busy:9.2f} ms  nothing runs')
+  print(f'{traced - busy:9.2f} ms  nothing runs')
 
 
 # Kinds by what an instruction, or what it fuses, says; the first that fits counts.

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.model import classifier, encoder, heads, parameters
+from bert_jax.model import classifier, heads
 from bert_jax.ops import tied_decoder
 from tests import models
 
@@ -93,13 +93,10 @@ def change(batch, position):
 
 
 @functools.cache
-def tag(config, units=0):
+def tag(config):
   """Returns a function of a batch (and a key of dropout): logits [2, S, 3]."""
-  module = classifier.Classifier(config, 3, 0.5, units, True)
-  if units:
-    params = parameters.init(module, jax.random.key(0))
-  else:
-    params = HEAD._replace(task='tagging').add_to(models.make_params())
+  module = classifier.Classifier(config, 3, 0.5, 0, True)
+  params = HEAD._replace(task='tagging').add_to(models.make_params())
 
   def apply(batch, key=None):
     rngs = None if key is None else {'dropout': jax.random.key(key)}
@@ -109,17 +106,9 @@ def tag(config, units=0):
 
 
 def test_tags_are_a_product_with_the_hidden_states():
-  params = models.make_params()
-  embeddings, layers = (
-    part(models.CONFIG) for part in (encoder.Embeddings, encoder.Encoder)
-  )
-  words = params['embeddings']['word']['embedding'][TWO['input_ids']]
-  x = embeddings.apply(
-    {'params': params['embeddings']},
-    *(words, TWO['segment_ids'], jnp.arange(5)[None], True),
-  )
-  tokens = encoder.attention.Tokens(TWO['input_mask'])
-  hidden = layers.apply({'params': params['encoder']}, x, tokens, True)
+  params = HEAD._replace(task='tagging').add_to(models.make_params())
+  module = classifier.Classifier(QUIET, 3, 0.5, 0, True)
+  hidden = module.apply({'params': params}, TWO, True, method='encode')
   expected = hidden @ KERNEL + jnp.arange(3.0)[None, None]
   found = tag(QUIET)(TWO)
   np.testing.assert_allclose(found, expected, atol=1e-5)
