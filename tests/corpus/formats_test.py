@@ -63,11 +63,11 @@ def test_every_document_comes_once_however_a_file_is_cut(
 def test_no_part_of_a_long_line_is_taken_for_a_blank_line(in_ranges):
   zeros, words = bytes(3_000_000), b'word ' * 10
   few = b'First of a few lines.\n' * 9000  # else these are no text
-  raw = few + b'\n' + (zeros + words) * 2 + zeros + b'\n\nLast.'
+  raw = few + b'\n' + (zeros + words) * 2 + zeros + b'\nword\n\nLast.'
   for step in (1_000_000, 2_500_000, len(raw)):
     found = in_ranges(raw, step)
     assert [' '.join(d).split() for d in found[1:]] == [
-      ['word'] * 20,
+      ['word'] * 21,
       ['Last.'],
     ]
 

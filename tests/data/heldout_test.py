@@ -92,7 +92,7 @@ def test_copies_of_held_out_text_in_other_inputs_are_not_trained_on(
 ):
   monkeypatch.setattr(document_spill, '_ENOUGH', 3000)
   few = write_numbered(tmp_path / 'few.txt', 'n', 40, 10)
-  other = write_numbered(tmp_path / 'other.txt', 'w', 700, 10)
+  other = write_numbered(tmp_path / 'other.txt', 'w', 300, 10)
   many = tmp_path / 'many.txt'
   with open(few) as a, open(other) as b:
     many.write_text(f'{a.read()}\n\n{b.read()}')

@@ -43,6 +43,15 @@ def test_weights_multiply_passes(corpus, tmp_path):
   assert weighted == pairs('b', passes=3) != pairs('c', passes=2)
 
 
+def test_of_many_pieces_only_the_first_documents_are_read(
+  corpus, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(sources, '_SMALLEST', 2000)
+  recipe = make_recipe(corpus, max_documents=70)
+  manifest = prepare.prepare(recipe, str(tmp_path / 'data'), ONE)
+  assert manifest['inputs'][0]['documents'] == 70
+
+
 def test_sentences_are_split_by_the_language_of_their_input(tmp_path):
   inputs = []
   for name in 'ab':  # two sentences in German, three in English
