@@ -169,8 +169,7 @@ def _until_damage(items: Iterable, path: str, counts: collections.Counter):
   try:
     yield from items
   except (*text_files.DAMAGE, OSError) as error:
-    is_plain = type(error) is OSError and error.errno is None
-    if not (is_plain or isinstance(error, text_files.DAMAGE)):
+    if not text_files.is_damage(error, path):
       raise
     counts['damaged_files'] += 1
     print(

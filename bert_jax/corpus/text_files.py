@@ -31,8 +31,8 @@ _BESIDE = re.compile(
 )
 _SPLITS = 'dataset_dict.json'
 _AGAIN = 'correct that, then run the same command again.'
-# What reading an archive or a dump raises that is cut short or holds wrong bytes;
-# but bz2 and zstd raise a plain OSError, which unlike a disk's has no number.
+# What reading an archive or a dump raises that is cut short or holds wrong bytes,
+# and see `is_damage`.
 DAMAGE = (
   *(EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile),
   ElementTree.ParseError,
@@ -109,10 +109,23 @@ def read_head(path: str) -> bytes:
   Where an archive is damaged, they end with the last whole line before.
   """
   head = bytearray()
-  with open_text(path) as file, contextlib.suppress(*DAMAGE, OSError):
-    while len(head) < _HEAD and (line := file.readline(_HEAD)):
-      head += line
+  with open_text(path) as file:
+    try:
+      while len(head) < _HEAD and (line := file.readline(_HEAD)):
+        head += line
+    except (*DAMAGE, OSError) as error:
+      if not is_damage(error, path):
+        raise
   return bytes(head)
+
+
+def is_damage(error: Exception, path: str) -> bool:
+  """Returns whether a file is damaged, by what reading it raised."""
+  if isinstance(error, DAMAGE):
+    return True
+  # That of bz2 and zstd is plain; that of a disk or a bucket has a number.
+  is_plain = type(error) is OSError and error.errno is None
+  return is_plain and is_compressed(path)
 
 
 def refuse_utf16(path: str, head: bytes):

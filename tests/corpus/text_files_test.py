@@ -1,4 +1,5 @@
 import bz2
+import errno
 import gzip
 import hashlib
 import io
@@ -106,3 +107,22 @@ def test_what_cannot_be_opened_is_an_error_that_says_why(tmp_path):
   path = str(tmp_path / 'a.txt')
   with pytest.raises(OSError, match=f'{path}: Input/output error'):
     text_files.read_head(path)
+
+
+@pytest.mark.parametrize('error', [OSError(errno.EIO, 'ill'), OSError('ill')])
+def test_a_disk_or_network_that_fails_is_no_damage(tmp_path, error):
+  (tmp_path / 'a').write_bytes(b'{"text": "One."}')
+  assert not text_files.is_damage(error, str(tmp_path / 'a'))
+  (tmp_path / 'a').write_bytes(bz2.compress(b'One.'))
+  is_plain = error.errno is None
+  assert text_files.is_damage(error, str(tmp_path / 'a')) == is_plain
+
+
+def test_a_head_that_cannot_be_read_is_no_shorter_one(tmp_path, monkeypatch):
+  class Failing(io.BytesIO):
+    def readline(self, size=-1):
+      raise OSError(errno.EIO, 'ill')
+
+  monkeypatch.setattr(text_files.storage, 'open_binary', Failing)
+  with pytest.raises(OSError, match='ill'):
+    text_files.read_head(b'{"text": "One."}')
