@@ -177,10 +177,7 @@ def _list_next(
 
 
 def describe_run(workdir: str, params: Any, step: int) -> str:
-  """Returns the card of a run's parameters after a step.
-
-  It is Markdown, with Hugging Face's metadata.
-  """
+  """Returns the card of a run's parameters after a step, with metadata."""
   config = trained_run.read_config(paths.config(workdir))
   rows = log.read(paths.metrics(workdir))
   rows = [row for row in rows if row['step'] <= step]

@@ -42,11 +42,9 @@ class Groups(NamedTuple):
 def group_words(
   count: int, vocab_size: int, word_shares: np.ndarray | None
 ) -> Groups | None:
-  """Groups words: half of the groups are one frequent word each.
+  """Makes C groups, half of them of one frequent word; None for 0, or V and more.
 
-  Args:
-    count: C, groups; with 0, or V and more, there are none.
-    word_shares: of the text, [V]; None if unknown, where only the sizes matter.
+  Where the shares of the text, [V], are unknown, only the sizes matter.
   """
   if not 0 < count < vocab_size:
     return None
@@ -78,11 +76,9 @@ def make_objective(
 ) -> task.Objective:
   """Returns the pre-training task's part that runs on devices.
 
-  Args:
-    word_shares: the words' shares of the text, float [V], for
-      `objective.unigram_bias` and `objective.sampled_words`. Without data, they
-      are not known; shapes do not depend on them.
-    how: how to compute it; None is as the config says.
+  `word_shares` of the text, float [V], are for `objective.unigram_bias` and
+  `objective.sampled_words`. Without data they are not known; shapes do not depend
+  on them. Without `how`, it is computed as the config says.
   """
   how, pack = how or tuning.read(config), config.data.pack
   module = make_module(config, how)
@@ -210,9 +206,8 @@ def compute_sums(
 ):
   """Returns ({metric: sum over a batch}, no predictions).
 
-  Args:
-    key: of the rows, for training; None in evaluation.
-    groups: in training, words are drawn from these and compared; None is all.
+  In evaluation there is no key; in training, words are drawn from the groups, if
+  there are any, and compared.
   """
   training = key is not None
   sample = draw_words(groups, key) if training and groups else None

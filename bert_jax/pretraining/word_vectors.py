@@ -46,12 +46,8 @@ def start(
 def make(ids: np.ndarray, vocab_size: int, size: int) -> np.ndarray:
   """Returns a vector for each word, with a standard deviation of about 1.
 
-  Args:
-    ids: [N, S] integers below `vocab_size`, rows of text; -1 is not text.
-    size: D.
-
-  Returns:
-    float32 [V, D]; zeros for words that are not in the text.
+  They are float32 [V, D], zeros for words that are not in the text: the ids of its
+  rows, [N, S], of which -1 is not text.
   """
   u, s = _decompose(_weigh_contexts(ids, vocab_size), size)
   seen = np.bincount(ids[ids >= 0], minlength=vocab_size) > 0

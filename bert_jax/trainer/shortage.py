@@ -58,10 +58,7 @@ def describe(needed: int, available: int, of_phase: bool) -> str:
 def check(outcomes: Sequence[Any], state: Any, mesh: Mesh):
   """Raises errors.UserError if a program needs more memory than a GPU has.
 
-  Args:
-    outcomes: `programs.Outcome` of compiled programs.
-    state: shapes of the run's state, with shardings; it stays while the model
-      is evaluated, which is given the parameters only.
+  The state, given as shapes with shardings, stays while the model is evaluated.
   """
   device = mesh.local_devices[0]
   if device.platform != 'gpu':
@@ -79,9 +76,7 @@ def count_needed(
 ) -> int | None:
   """Returns the bytes that a program needs on a device; None if unknown.
 
-  Args:
-    resident: bytes that are there while it runs, such as the run's state, which
-      its arguments may be part of.
+  Its arguments may be part of what is resident, such as the run's state.
   """
   found = executable.memory_analysis()
   if found is None:

@@ -102,9 +102,8 @@ def train_step(
     key: random key of the run; the step is folded in here.
     rates: learning rates of the update's block, [BLOCK], see `jit_rates`.
 
-  Returns:
-    (state, metrics): metrics hold `sums`, {name: (sum, count)}, and
-    `grad_norm`, `learning_rate`, `finite`.
+  Returns (state, metrics), which hold `sums`, {name: (sum, count)}, and
+  `grad_norm`, `learning_rate`, `finite`.
   """
   objective = update.objective
   layout = partition.state_shardings(update.mesh, state)

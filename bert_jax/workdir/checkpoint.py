@@ -130,18 +130,12 @@ class Checkpoints:
       ) from error
 
   def restore(self, template: Any, start_over: bool = False):
-    """Restores the newest undamaged checkpoint.
+    """Restores the newest undamaged checkpoint, to shapes with shardings.
 
-    Args:
-      template: tree of jax.ShapeDtypeStruct with shardings.
-      start_over: if all are damaged, moves them aside instead of raising.
-
-    Returns:
-      (state, facts), or None if there are no checkpoints.
-
-    Raises:
-      errors.UserError, OSError: nothing was moved, since all are damaged, or one
-        cannot be read or has another state tree, without proof of damage.
+    Returns (state, facts), or None if there are no checkpoints, or if all are
+    damaged and are to be moved aside: `start_over`. Raises errors.UserError or
+    OSError, with nothing moved, if all are damaged, or one cannot be read or has
+    another state tree, without proof of damage.
     """
     found, problems = integrity.restore_newest(
       self._steps, lambda step: restore_step(self._path(step), template)

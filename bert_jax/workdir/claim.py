@@ -22,10 +22,9 @@ from bert_jax.workdir import checkpoint_reader, integrity, paths
 def find_differences(
   old: dict, config: config_dict.ConfigDict
 ) -> dict[str, dict]:
-  """Finds the fields that differ from a saved config, given as JSON.
+  """Returns {class: {field: {'was': value, 'is': value}}} of a saved config's JSON.
 
-  Fields that it lacks have their defaults. Returns
-  {class: {field: {'was': value, 'is': value}}} for every class.
+  Fields that it lacks have their defaults.
   """
   new = _as_json(config)
   old = {**_as_json(declare_fields()), **old}
@@ -115,11 +114,7 @@ def restore(
 ) -> dict:
   """Sets chosen fields to the values that a run saved when it began.
 
-  Args:
-    chosen: (name) -> whether a field is one of them.
-
-  Returns:
-    All that it saved, flat; what an earlier version lacks has its default.
+  Returns all that it saved, flat; what an earlier version lacks has its default.
   """
   check_config(workdir)
   saved = flatten(declare_fields()) | files.read_json(paths.config(workdir))

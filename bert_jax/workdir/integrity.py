@@ -96,9 +96,8 @@ def agree(read: Callable[[], Any]):
 def restore_newest(steps: Iterable[int], restore: Callable):
   """Restores the newest undamaged step, and lists the damaged ones.
 
-  Returns:
-    (found, problems): the result of `restore(step)`, None if that raises
-    `Damaged` for all; and (step, error) of every newer checkpoint.
+  Returns (found, problems): the result of `restore(step)`, None if that raises
+  `Damaged` for all; and (step, error) of every newer checkpoint.
   """
   problems = []
   for step in sorted(steps, reverse=True):

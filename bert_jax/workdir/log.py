@@ -35,15 +35,10 @@ _STATUS, _START = 1, 1
 class Mirror:
   """A folder for files that are appended to, which a bucket cannot.
 
-  The files are written to a local folder, and uploaded whole if they have changed:
+  They are written to a local `folder`, and uploaded whole if they have changed:
   every minute, and whenever a checkpoint is about to be saved, so that a run that
-  resumes from it finds all rows before it. A local folder is used as it is.
-
-  Args:
-    names: files that may be there already.
-
-  Attributes:
-    folder: local path to write to.
+  resumes from it finds all rows before it. Files of these names may be there
+  already. A local folder is used as it is.
   """
 
   def __init__(self, path: str, names: Sequence[str] = ()):
@@ -140,12 +135,9 @@ def _bytes(field: int, value: bytes) -> bytes:
 class Log:
   """Writes rows of numbers to `metrics.jsonl` and TensorBoard event files.
 
-  Args:
-    step: the step that the run resumes at. Logged rows of later steps, and
-      evaluations of this one, are dropped, since they will be logged again.
-
-  Attributes:
-    evaluation: the newest evaluation's values; {} before the first.
+  Of a run that resumes at `step`, rows of later steps and evaluations of this one
+  are dropped, since they will be logged again. `evaluation` has the values of the
+  newest one, if there is one.
   """
 
   def __init__(self, workdir: str, step: int):
@@ -168,12 +160,9 @@ class Log:
       self._board = _EventFile(board, step)
 
   def write(self, kind: str, step: int, values: dict):
-    """Adds a row.
+    """Adds a row of numbers, which become curves, and texts.
 
-    Args:
-      kind: 'run', 'compute', 'train', 'eval', 'checkpoint', 'skipped' or
-        'spike'.
-      values: numbers, which become curves, and texts.
+    Its kind is 'run', 'compute', 'train', 'eval', 'checkpoint', 'skipped' or 'spike'.
     """
     numbers = {
       f'{kind}/{name}': value
@@ -249,9 +238,7 @@ def count_seconds(
 ) -> float:
   """Returns the seconds of training and evaluation, by the logged speed.
 
-  Args:
-    rows: of the log.
-    steps, batch_sizes: of each phase.
+  `steps` and `batch_sizes` are of each phase.
   """
   ends = np.cumsum([0, *steps])
   sequences = np.cumsum([0, *np.multiply(steps, batch_sizes)])
