@@ -59,6 +59,7 @@ def test_every_listed_name_is_read():
     ('v5e:0x4', 'v5e:'),
     ('v5litpod-16', 'v5litepod-16'),
     ('v4:2x2', 'v4:2x2x1'),
+    ('v4:2x3x2', 'v4:2x2x2'),
     ('h100:9', 'h100:8'),
     ('banana', 'v4-32'),
   ],
