@@ -122,9 +122,7 @@ def trace_step(args):
     (path,) = glob.glob(f'{folder}/**/*.xplane.pb', recursive=True)
     spent = add_up(jax.profiler.ProfileData.from_file(path), kinds)
   busy = sum(spent.values()) / STEPS
-  print(
-    f'{how}; a step takes {whole:.1f} ms, traced {traced / STEPS * 1e3:.1f}'
-  )
+  print(f'{how}; a step takes {whole:.1f} ms, traced {traced:.1f}')
   for kind, ms in spent.most_common():
     print(f'{ms / STEPS:9.2f} ms  {kind}')
   print(f'{traced - busy:9.2f} ms  nothing runs')
