@@ -97,7 +97,7 @@ def work(
   """Does the runs that no other process does, until none is left anywhere.
 
   Yields {name of a run: its results.json} of those that are done, and {name: exit
-  code} of those that failed here, after each run here and at the end. Raises
+  code} of those that failed here, after each and at the end. Raises
   errors.Interrupted after a signal; the current run was saved.
   """
   results, failed, waiting = {}, {}, False  # for other processes

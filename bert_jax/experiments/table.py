@@ -15,11 +15,9 @@ def summarise(
 ) -> dict[str, Any]:
   """Returns a sweep's results.json, by {name of a done run: its results.json}.
 
-  It has `runs` and `done`, counts; `best`, the `run`, `metric` and `value` of the
-  best run, and `best_setting`, the `fields`, `metric` and `mean` of the best
-  mean, null if no run is done or metrics differ; `glue`, of tasks of GLUE;
-  `select`, 'best' if the scores are from each run's best epoch; and `settings`,
-  in the order of the grid, see `_score`.
+  `best` and `best_setting`, of the best run and the best mean, are null if no run
+  is done or metrics differ; `select` is 'best' if the scores are from each run's
+  best epoch; `settings` are in the order of the grid, see `_score`.
   """
   members: dict[tuple, list[str]] = {}  # of each setting
   for run in runs:
@@ -60,9 +58,8 @@ def _get_common(values):
 def _score(of: dict[str, dict]) -> dict[str, Any]:
   """Returns the scores of a setting's runs on dev, {name: results}.
 
-  They are the first `metric`: `values`, {run: value}, `mean`, `std` (of the sample)
-  and `best`; `baseline`, a constant's, and `problems`, {run: why it is no better};
-  `counted_words`, what counting words gets, and `below_words`, runs no better.
+  They are of the first `metric`: beside them stand a constant's, and what counting
+  words gets, with the runs that are no better.
   """
   metric = _get_common(next(iter(x['metrics'])) for x in of.values())
   values = {name: x['metrics'][metric] for name, x in of.items()}
