@@ -29,6 +29,8 @@ def predict(metric: str, data: training.Data) -> tuple[np.ndarray, int]:
   df = np.bincount(np.hstack([x.indices for x in counts]), minlength=_SIZE)
   idf = np.log((1 + len(rows) * len(counts)) / (1 + df)) + 1
   x, held = _weigh(counts, idf), np.arange(len(rows)) % 5 == 0  # for the ridge
+  used = np.unique(x.indices)  # the others' weights would be 0
+  x = x[:, used]
 
   def learn(x, y, ridge, new):
     how = {'damp': ridge**0.5, 'atol': 1e-4, 'btol': 1e-4, 'iter_lim': 100}
@@ -39,7 +41,7 @@ def predict(metric: str, data: training.Data) -> tuple[np.ndarray, int]:
   for ridge in _RIDGES:
     chosen = learn(x[~held], y[~held], ridge, x[held])
     scores[ridge] = metrics.score([metric], truth[held], chosen)[metric]
-  new = _weigh(_count(data, dev, np.arange(dev.size)), idf)
+  new = _weigh(_count(data, dev, np.arange(dev.size)), idf)[:, used]
   return learn(x, y, max(scores, key=scores.get), new), len(rows)
 
 

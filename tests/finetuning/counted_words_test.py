@@ -18,14 +18,6 @@ _PAIRS = ('cat', 'the cat'), ('dog', 'the cat'), ('dogs', 'dogs'), ('cats', '')
 _NUMBERS = 3.0, 0.5, 5.0, 0.0
 
 
-@pytest.fixture(autouse=True)
-def few_features(monkeypatch):
-  monkeypatch.setattr(counted_words, '_SIZE', 1 << 12)
-  counted_words._hash.cache_clear()
-  yield
-  counted_words._hash.cache_clear()
-
-
 def make_data(pairs=False, train=40):
   """Returns classes of texts by animal, or how much two texts have in common."""
   texts, seconds, labels = _ANIMALS, None, np.array([0, 1, 0, 1], np.int32)
