@@ -43,21 +43,18 @@ def read_texts(directory: str, length: int, size: int) -> dict[str, list[str]]:
     batch = split.reader.rows(
       np.array(rows, int)[chosen], words.cls_id, words.sep_id
     )
-    begins = []
-    for row in batch['input_ids'].tolist():
-      begins.append(words.decode(row[1 : row.index(words.sep_id)]))
-    most = min(_LONGEST, length - 2)
-    cut = [ids[: _count_whole(ids, theirs, most)] for ids in theirs.ids(begins)]
-    texts[part] = [
-      theirs.decode(x) for x in cut if x and theirs.unk_id not in x
+    begins = [
+      words.decode(row[1 : row.index(words.sep_id)])
+      for row in batch['input_ids'].tolist()
     ]
+    texts[part] = []
+    for ids in theirs.ids(begins):  # their first words
+      spans = pseudo_likelihood.split_words(ids, theirs)
+      fits = (end for _, end in spans if end <= min(_LONGEST, length - 2))
+      ids = ids[: max(fits, default=0)]
+      if ids and theirs.unk_id not in ids:
+        texts[part].append(theirs.decode(ids))
   return {part: some for part, some in texts.items() if some}
-
-
-def _count_whole(ids: Sequence[int], words, most: int) -> int:
-  """Returns how many pieces the first words have, `most` at most."""
-  ends = [end for _, end in pseudo_likelihood.split_words(ids, words)]
-  return max((end for end in ends if end <= most), default=0)
 
 
 def measure(
