@@ -56,10 +56,10 @@ def make_manifest(world: World, given: argparse.Namespace) -> str:
   place += f' --machine-type={machine}-{n}t --disk-type={disk}'
   place += f' --node-locations=ZONE{" --spot" * given.spot}'
   ended = '# When the run has ended; "kubectl get nodes" shows what costs:\n'
-  for act, text, more in (('create', '', place), ('delete', ended, '')):
+  for act, text, more in (('create', '', f' {place}'), ('delete', ended, '')):
     lines += [
       f'{text * (not i)}# gcloud container node-pools {act} {given.name}-{i} '
-      f'--cluster=CLUSTER --location=REGION {more}'
+      f'--cluster=CLUSTER --location=REGION{more}'
       for i in range(topology.slices)
     ]
   return '\n'.join([*lines, filled])
