@@ -127,7 +127,9 @@ def extract_text(wikitext: str, not_text: Set[str] = _NOT_TEXT) -> list[str]:
     block = _replace(_LINK, lambda m: _link_text(m[1], not_text), block)
     block = _EXTERNAL.sub(lambda m: m[1] or _CUT, block)
     for paragraph in _QUOTES.sub('', block).split('\n'):
-      tidy = _tidy(paragraph)
+      for pattern, replacement in _TIDY:
+        paragraph = pattern.sub(replacement, paragraph)
+      tidy = paragraph.strip()
       plain = ' '.join(html.unescape(tidy).translate(_UNSPELT).split())
       if any(map(str.isalnum, plain)) and not _LEFT_OVER.search(tidy):
         out.append(plain)
@@ -187,9 +189,3 @@ _TIDY = [
     (_CUT, ''),
   ]
 ]
-
-
-def _tidy(paragraph: str) -> str:
-  for pattern, replacement in _TIDY:
-    paragraph = pattern.sub(replacement, paragraph)
-  return paragraph.strip()

@@ -70,7 +70,11 @@ def _copy(directory: str, folder: str, files: dict[str, dict]):
 
     def check(name, new):
       file = missing[name]
-      _check_sum(new, file['sha256'], os.path.join(directory, name))
+      if text_files.compute_sha256(new) != file['sha256']:
+        raise errors.UserError(
+          f'{os.path.join(directory, name)} is not as it was made: its sha256 '
+          'differs from that in the manifest; prepare the data again.'
+        )
       with counting:
         bar.update(file.get('bytes', 0))
 
@@ -106,11 +110,3 @@ def open_split(directory: str, split: str, length: int) -> Split:
       most = max(sum(map(len, of.values())) - len(of[general]), 1)
       of[general] = of[general][:: -(-len(of[general]) // most)]
   return Split(reader, of)
-
-
-def _check_sum(path: str, expected: str, original: str):
-  if text_files.compute_sha256(path) != expected:
-    raise errors.UserError(
-      f'{original} is not as it was made: its sha256 differs from that in the '
-      'manifest; prepare the data again.'
-    )

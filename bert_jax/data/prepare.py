@@ -165,22 +165,10 @@ def _define_flags():
   flags.DEFINE_enum('runner', 'local', ['local', 'beam'], 'What runs the jobs.')
 
 
-def _recipe() -> Recipe:
-  from bert_jax.config import arguments, declare_fields
-
-  f = flags.FLAGS
-  if not (f.input and f.vocab and f.output):
-    raise errors.UserError('give --input, --vocab and --output; see --help.')
-  c = declare_fields()
-  arguments.update_by_flags(c, _FIELDS)
-  c.data.vocab = storage.resolve(f.vocab)
-  c.data.vocab_size = len(tokenizer.read_vocab(f.vocab))
-  c.data.lowercase = not f.cased
-  return make_recipe(c)
-
-
 def main(argv: list[str]):
   """Runs the command."""
+  from bert_jax.config import arguments, declare_fields
+
   f = flags.FLAGS
   if argv[1:] and f.runner != 'beam':
     raise errors.UserError(
@@ -191,11 +179,17 @@ def main(argv: list[str]):
       '--workers counts local processes; with --runner=beam give the options '
       'of Beam after two dashes, such as -- --direct_num_workers=4.'
     )
-  recipe = _recipe()
+  if not (f.input and f.vocab and f.output):
+    raise errors.UserError('give --input, --vocab and --output; see --help.')
+  c = declare_fields()
+  arguments.update_by_flags(c, _FIELDS)
+  c.data.vocab = storage.resolve(f.vocab)
+  c.data.vocab_size = len(tokenizer.read_vocab(f.vocab))
+  c.data.lowercase = not f.cased
   runner = local_runner(f.workers)
   if f.runner == 'beam':
     runner = functools.partial(run_on_beam, options=argv[1:])
-  manifest = prepare(recipe, f.output, runner)
+  manifest = prepare(make_recipe(c), f.output, runner)
   for line in summary.describe(manifest):
     print(f'{f.output}: {line}')
   words = manifest_file.load_tokenizer(f.output).vocab
