@@ -54,21 +54,19 @@ def draw(key: jax.Array, shape: tuple[int, ...]):
   if 'rbg' in str(jax.random.key_impl(key)):
     if shape[-1] % 4:
       return by_bytes(key)
+
+    def by_words(key):  # each makes four bytes next to each other
+      some = *shape[:-1], shape[-1] // 4
+      words = jax.random.bits(key, some, jnp.uint32)
+      return jax.lax.bitcast_convert_type(words, jnp.uint8).reshape(shape)
+
     # Off GPUs, bytes are drawn as cheaply as words. For GPUs, XLA draws a word
     # for each byte, with 38 operations instead of 11.
-    by_words = functools.partial(_draw_neighbours, shape=shape)
     return jax.lax.platform_dependent(key, cuda=by_words, default=by_bytes)
   if len(shape) < 3 or shape[-2] % 4:
     return by_bytes(key)
   *rest, rows, columns = shape
   return _split(jax.random.bits(key, (*rest, rows // 4, columns), jnp.uint32))
-
-
-def _draw_neighbours(key, shape):
-  """Draws words, each of which makes four bytes next to each other."""
-  *rest, columns = shape
-  words = jax.random.bits(key, (*rest, columns // 4), jnp.uint32)
-  return jax.lax.bitcast_convert_type(words, jnp.uint8).reshape(shape)
 
 
 def _split(words):

@@ -1,6 +1,7 @@
 """Calls kernels for GPUs: Pallas through Triton, which jax is going to drop."""
 
 import functools
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -11,14 +12,13 @@ from jax.experimental import pallas as pl
 def find_problem() -> str | None:
   """Says why this jax has no such kernels, and what that costs; None if it has."""
   try:
-    from jax.experimental.pallas import triton
+    importlib.import_module('jax.experimental.pallas.triton')
   except ImportError:
     return (
       f"needs Pallas's Triton backend, which jax {jax.__version__} no longer "
       'has: each step moves about ten times the bytes of attention '
       '(docs/gpu.md); a jax below 0.13 has it'
     )
-  del triton
   return None
 
 
