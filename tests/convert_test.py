@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pathlib
 import re
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -65,6 +66,19 @@ def test_model_chooses_the_class_and_what_is_written(
   assert ('left out' in output) == (model in ('mlm', 'encoder'))
   config = all_bytes(tmp_path / 'hf')['config.json']
   assert architecture.encode() in config
+
+
+def test_a_classifier_is_written_unless_another_model_is_named(
+  tmp_path, monkeypatch, capsys
+):
+  loaded = source.read(models.export_to(tmp_path / 'hf'))
+  written = mock.Mock()
+  monkeypatch.setattr(hugging_face, 'export', written)
+  monkeypatch.setattr(source, 'read', lambda *_: loaded._replace(head='a head'))
+  for more, head in ((), 'a head'), (['--model=encoder'], None):
+    run_main('there', 'here', *more)
+    assert written.call_args.args[5] == head
+  assert '(3): mlm, nsp, classifier' in capsys.readouterr().out
 
 
 def test_a_head_that_is_not_there_is_not_made_up(tmp_path):
