@@ -63,7 +63,8 @@ def main():
   folder.mkdir()  # fails if it exists
 
   def run(*command):
-    print('\n$ python', shlex.join(command)[:400], flush=True)
+    shown = [x if '\n' not in x else 'LOAD' for x in command]
+    print('\n$ python', shlex.join(shown), flush=True)
     subprocess.run([sys.executable, *command], check=True, env=environment)
 
   with hub_server.running() as (hub, address):

@@ -35,9 +35,9 @@ def run(
       )
     return main(argv) if takes_arguments else main()
 
-  # At INFO, jax lists the accelerators that it did not find, and matplotlib
-  # reports that it built its font list.
-  for name in ('jax', 'matplotlib'):
+  # At INFO, jax lists the accelerators that it did not find, matplotlib says that it
+  # built its font list, and httpx, of the hub, names each request.
+  for name in ('jax', 'matplotlib', 'httpx'):
     logging.getLogger(name).setLevel(logging.WARNING)
   machine.skip_absent_tpu()
   signals.watch_output()

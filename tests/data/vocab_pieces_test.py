@@ -168,6 +168,9 @@ def test_what_added_words_save_is_said_and_more_than_there_are_is_refused(
     '1 words added to the vocabulary, which save 800 of 1,800 pieces per 1,000 '
     'words: abc\n'
   )
+  # Alone, abcd saves 15 and abc 10; but beside abc, abcd saves 5.
+  both = collections.Counter(abcd=5, abc=5)
+  assert vocab_pieces.extend(_OF_ABC, both, 1)[-1] == 'abc'
   message = 'data.add_words=2, but only 1 words .* give at most 1'
   with pytest.raises(errors.UserError, match=message):
     vocab_pieces.extend(_OF_ABC, words, 2)

@@ -1,5 +1,6 @@
 """What a run changes on held-out text."""
 
+import numpy as np
 import pytest
 
 from bert_jax.data import manifest_file
@@ -7,7 +8,7 @@ from bert_jax.pretraining import adaptation
 from bert_jax.tokenization import tokenizer
 from tests import models
 from tests.data import made
-from tests.inference.pseudo_likelihood_test import certain
+from tests.inference.pseudo_likelihood_test import certain, make_source
 
 
 def test_scores_are_those_of_whole_words(monkeypatch, capsys):
@@ -29,6 +30,17 @@ def test_scores_are_those_of_whole_words(monkeypatch, capsys):
   row = '| domain | 0.538 → 0.538 | 0.0% → 50.0% | 1.000 → 1.000 | 4 |\n'
   assert row in capsys.readouterr().out
   assert adaptation.report({}, 'DATA', 9, certain()) == {}
+
+
+def test_a_word_of_several_wrong_pieces_counts_once(monkeypatch):
+  of = np.array([[0, 1, 3], [0, 2, 3], [0, 3, 4]])  # cat ##s, dog
+  values = np.array([[-1, 0], [-1, 0], [-1, 1]])
+  monkeypatch.setattr(
+    adaptation.pseudo_likelihood, 'predict', lambda *given: (of, values)
+  )
+  model = make_source({}, models.CONFIG, models.TOKENIZER)
+  found = adaptation.measure(model, {'domain': ['cats dog']})['domain']
+  assert (found['accuracy'], found['pieces_per_word']) == (0.5, 1.5)
 
 
 def test_texts_are_first_words_of_held_out_rows(tmp_path, monkeypatch):
