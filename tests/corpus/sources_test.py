@@ -94,12 +94,14 @@ def test_bytes_that_are_no_text_are_refused_wherever_they_are(write):
     _read([path])
 
 
-@pytest.mark.parametrize('layout', ['paragraphs', 'files'])
-@pytest.mark.parametrize('extension', COMPRESS)
+@pytest.mark.parametrize(
+  'layout, extension',
+  [('files', 'gz'), *(('paragraphs', x) for x in COMPRESS)],
+)
 def test_damaged_archives_are_read_to_the_damage_named_and_counted(
   write, capsys, layout, extension
 ):
-  text = '\n\n'.join(f'{k} is {k * k}.' for k in range(20_000))  # 400 kB
+  text = '\n\n'.join(f'{k} is {k * k}.' for k in range(10_000))  # 200 kB
   whole = COMPRESS[extension](text.encode())
   path = write(f'a.{extension}', whole[: len(whole) * 3 // 4])
   counts = collections.Counter()
@@ -107,7 +109,7 @@ def test_damaged_archives_are_read_to_the_damage_named_and_counted(
   found = '\n\n'.join(x for d in documents for x in d.paragraphs)
   assert text.startswith(found) and counts['damaged_files'] == 1
   # What is decompressed before the damage depends on the format's blocks.
-  assert len(found) >= (0 if extension == 'bz2' else len(text) / 2)
+  assert len(found) >= (0 if extension == 'bz2' else 50_000)
   assert f'{str(path)!r} cannot be read to its end' in capsys.readouterr().err
 
 
