@@ -11,9 +11,9 @@ def train(config, workdir: str):
   importlib.import_module('bert_jax.main').train(config, workdir)
 
 
-def load(model: str, step: int | None = None):
+def load(model: str):
   """Reads a trained model, see `trained.load`."""
-  return importlib.import_module('bert_jax.trained').load(model, step)
+  return importlib.import_module('bert_jax.trained').load(model)
 
 
 def get_config(name: str):

@@ -2,11 +2,10 @@
 
   python -m bert_jax.convert --from=PATH --to=PATH --format=hf
 
---from is the directory of a run, which may be training; the checkpoint is
---step (or RUN@STEP) or the newest undamaged one. Or it is a folder with a
-Hugging Face BERT, or one with Google's TensorFlow checkpoint (or PREFIX, if
-there are several). Parameters that the source lacks, and tensors that are not
-used, are printed.
+--from is the directory of a run, which may be training; its checkpoint is the
+newest undamaged one, or RUN@STEP. Or it is a folder with a Hugging Face BERT, or
+one with Google's TensorFlow checkpoint (or PREFIX, if there are several).
+Parameters that the source lacks, and tensors that are not used, are printed.
 """
 
 import dataclasses
@@ -35,7 +34,6 @@ def _define_flags():
   flags.DEFINE_string('from', None, "A run, or another model's folder.")
   flags.DEFINE_string('to', None, 'Folder to write; an export is replaced.')
   flags.DEFINE_enum('format', 'hf', ['hf'], 'Hugging Face transformers.')
-  flags.DEFINE_integer('step', None, 'Of the checkpoint; default: the newest.')
   meaning = 'Heads to write: both, mlm or none; default: all that there are.'
   flags.DEFINE_enum('model', None, [*_MODELS], meaning)
   meaning = (
@@ -51,7 +49,7 @@ def main():
   jax.config.update('jax_platforms', 'cpu')
   f = flags.FLAGS
   path, lines = f['from'].value, []  # a Python keyword
-  loaded = source.read(path, f.step)
+  loaded = source.read(path)
   config, report, card = loaded.config, loaded.report, None
   was, asked = config.activation, f.activation or config.activation
   if asked != was:

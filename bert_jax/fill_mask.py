@@ -48,7 +48,7 @@ def main(argv: list[str]):
     raise errors.UserError(
       'no sentence; write one in quotes, such as "the [MASK] barked ."'
     )
-  model = trained.Model(source.read_with_mlm(flags.FLAGS.model))
+  model = trained.Model(source.read(flags.FLAGS.model))
   guesses = model.fill_mask(sentences, flags.FLAGS.top)
   words = model.source.tokenizer
   for i, sentence in enumerate(sentences):

@@ -16,14 +16,14 @@ from bert_jax.inference import (
 from bert_jax.tokenization import unknown
 
 
-def load(model: str, step: int | None = None) -> 'Model':
+def load(model: str) -> 'Model':
   """Reads a trained model.
 
   Args:
     model: a run or RUN@STEP, its export/, a Hugging Face or Google folder, or
       hf:OWNER/NAME.
   """
-  return Model(source.read(model, step))
+  return Model(source.read(model))
 
 
 class Model:

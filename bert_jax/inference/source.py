@@ -55,26 +55,19 @@ def _hint_at_hub(path) -> str:
   return f' Did you mean hf:{known}, on the Hugging Face hub?'
 
 
-def read(path: str, step: int | None = None) -> Source:
+def read(path: str) -> Source:
   """Reads a BERT in any of the known formats.
 
   Args:
-    path: the directory of a run, which may be training, or RUN@STEP, one of its
-      checkpoints; a Hugging Face folder; or a folder with Google's checkpoint,
-      or its prefix. Any of them may be in a bucket. hf:OWNER/NAME[@REVISION] is
-      on the Hugging Face hub.
-    step: step of a run's checkpoint; None is the step in `path`, or else the
-      newest undamaged one.
+    path: the directory of a run, which may be training, whose newest undamaged
+      checkpoint is read, or RUN@STEP, one of them; a Hugging Face folder; or a
+      folder with Google's checkpoint, or its prefix. Any of them may be in a
+      bucket. hf:OWNER/NAME[@REVISION] is on the Hugging Face hub.
   """
   if path.startswith(hub.MODEL):
     folder, name = hub.fetch_model(path)
-    return read(folder, step)._replace(origin=name)
-  path, named = paths.split_step(path)
-  if named is not None and step is not None:
-    raise errors.UserError(
-      f'{path}@{named} names a step already; leave out the step {step}.'
-    )
-  step = named if step is None else step
+    return read(folder)._replace(origin=name)
+  path, step = paths.split_step(path)
   with _fetch(path) as here:
     kind = detect_kind(here)
     if kind != 'run':
@@ -103,13 +96,6 @@ def _warn_of_added_words(path: str, left_over: Sequence[str]):
       'its vocab_size is too small, and are split like any others',
       flush=True,
     )
-
-
-def read_with_mlm(path: str, step: int | None = None) -> Source:
-  """Reads a BERT that must have an MLM head, as `read`."""
-  model = read(path, step)
-  require_mlm(model)
-  return model
 
 
 def require_mlm(model: Source):

@@ -158,7 +158,7 @@ def _guess(workdir, length, data) -> dict[str, Any]:
       return {'Guesses': f'none: no checkpoint, or no data in {data}'}
     places = np.linspace(0, len(steps) - 1, min(len(steps), _CHECKPOINTS))
     for step in (steps[int(x)] for x in places.round()):
-      model = source.read(workdir, step)
+      model = source.read(f'{workdir}@{step}')
       asked = data, length, model.tokenizer, _EXAMPLES
       examples = examples or finish.choose_examples(*asked)
       for sentence, truth in examples:

@@ -78,7 +78,5 @@ def test_a_name_may_end_in_the_step_of_a_checkpoint(tmp_path):
   models.assert_same(found.params, trained_run_test.params(1))
   with pytest.raises(errors.UserError, match='of step 7; choose one of 1, 2'):
     source.read(f'{run}@7')
-  with pytest.raises(errors.UserError, match='@1 names a step already'):
-    source.read(f'{run}@1', 2)
   with pytest.raises(errors.UserError, match='theirs is not .*step=3 means'):
     source.read(f'{models.export_to(tmp_path / "theirs")}@3')
