@@ -1,10 +1,11 @@
 """What the terminal and `DATA_CARD.md` say of prepared data: facts and warnings."""
 
+import collections
 import unicodedata
 from collections.abc import Sequence
 
 from bert_jax import errors
-from bert_jax.corpus import layout_doubts
+from bert_jax.corpus import layout_doubts, text_files
 from bert_jax.runtime import cards
 from bert_jax.tokenization import unknown
 
@@ -52,7 +53,7 @@ def describe(manifest: dict) -> list[str]:
     f'{split["heldout"]:,} held out'
   )
   lines += [
-    f'{x["input"]}: {errors.count(len(x["files"]), "file")}, '
+    f'{x["input"]}: {_list_kinds(x["files"])}'
     f'{errors.count(x["documents"], "document")}, {x["train"]["tokens"]:,} tokens '
     f'to train on, {x["heldout"]["tokens"]:,} held out'
     for x in inputs
@@ -65,6 +66,15 @@ def describe(manifest: dict) -> list[str]:
     f'{row["unused_share"]:.2%} of the tokens in no row'
     for length, row in manifest['lengths'].items()
   ]
+
+
+def _list_kinds(read: Sequence[dict]) -> str:
+  """Returns how many files have which extension: '4 JSONL, 1 text, '."""
+  names = (text_files.get_extension(x['path'])[1:] for x in read)
+  counts = collections.Counter(
+    'text' if name in ('', 'txt') else name.upper() for name in names
+  )
+  return ''.join(f'{n:,} {kind}, ' for kind, n in counts.most_common())
 
 
 def make_card(manifest: dict) -> str:
