@@ -8,8 +8,9 @@ import pytest
 from bert_jax import errors
 from bert_jax.config import pretraining, recipes
 from bert_jax.experiments import grid
-from bert_jax.finetuning import starting
 from bert_jax.finetuning.readers import glue
+from bert_jax.inference import fine_tuned
+from bert_jax.model import classifier
 from tests.finetuning import spans_test
 
 PATH = 'configs/tables.py'
@@ -83,7 +84,7 @@ def test_all_are_the_tasks_of_the_folder_without_wnli(tmp_path):
     ('seed=zero', 'seed=zero: is not a whole number'),
     ('seed=1,2,1', 'two runs with the folder seed=1'),
     ('init_from=a/b,a_b', 'two runs with the folder init_from=a_b'),
-    ('learning_rate=-1', 'learning_rate=-1'),
+    ('learning_rate=-1', 'learning_rate=.* nothing else is below 0'),
   ],
 )
 def test_a_grid_that_cannot_work_is_refused(text, words):
@@ -149,7 +150,9 @@ def test_every_run_of_a_table_can_work(data, budget, number, models, cells):
   assert needed == {x.name for x in starts}
   assert all(grid.count_flops(run.config) > 0 for run in every)
   for run in every - starts:
-    starting._check_layers(run.config)  # there are as many as features need
+    name, layers = run.config.finetuning.features, run.config.model.num_layers
+    if name != fine_tuned.NO_FEATURES:  # there are as many as they need
+      classifier.check_layers('features', name, layers)
 
 
 def test_rows_differ_in_what_the_table_is_about(data):
