@@ -36,7 +36,7 @@ def read_texts(directory: str, length: int, size: int) -> dict[str, list[str]]:
   recipe = manifest_file.read(directory)['recipe']
   own = len(recipe['inputs']) - ('general_share' in recipe)
   parts = {'domain': recipe['inputs'][:own], 'general': recipe['inputs'][own:]}
-  texts = {}
+  texts: dict[str, list[str]] = {}
   for part, inputs in parts.items():
     rows = [row for x in inputs for row in split.inputs.get(x, ())]
     chosen = batches.spread(min(_TEXTS, len(rows)), max(len(rows), 1))
