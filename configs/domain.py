@@ -6,9 +6,9 @@ python -m bert_jax.main --config=configs/domain.py --workdir=DIR \\
   --config.data.general='wiki/*.txt'
 
 Sizes, vocabulary and casing are the model's. The rate follows from its hidden size:
-5e-4 for Tiny, 2.5e-4 for Mini, 1.2e-4 for Small and Medium, 8.3e-5 for BASE; about a
-quarter of the peak at which such a model is pre-trained, since higher ones forget
-more of the general text than they teach of the domain (docs/domain.md).
+5e-4 for Tiny, 2.5e-4 for Mini, 1.2e-4 for Small and Medium, 8.3e-5 for BASE. That is
+small, so that little of the general text is forgotten: a quarter of the peak at which
+Tiny and Mini are pre-trained here. Only Tiny's has been tried (docs/domain.md).
 """
 
 from bert_jax import config
