@@ -91,18 +91,37 @@ def _prepare(task, config, workdir, status):
   return config, data
 
 
+def check_early(config: config_dict.ConfigDict):
+  """Raises errors.UserError for what is wrong with the config or local paths.
+
+  That takes a second or two less before jax is imported, and leaves no folder.
+  """
+  from bert_jax import config_check
+  from bert_jax.corpus import sources, text_files
+  from bert_jax.data import recipe
+
+  config_check.check(config)
+  # Of fine-tuning, 'train=FILE,dev=FILE'; prepared data need no input.
+  given = recipe.list_inputs(config.data)
+  inputs = [x.rpartition('=')[2] for x in given]
+  for path in [] if config.data.dir else filter(sources.is_file, inputs):
+    if not storage.is_remote(path):
+      text_files.expand(path)
+
+
 def train(
   config: config_dict.ConfigDict,
   workdir: str,
   hosts: tuple[str | None, int | None, int | None] = (None, 1, None),
   typed: Collection[str] = (),
 ):
-  """Does what the command does: `run`, on several hosts and with a cache.
+  """Does what the command does: `run`, after checks that need no jax.
 
   Args:
     workdir: local or in a bucket; a run that is there is resumed.
     hosts: as `distributed.start` takes them.
   """
+  check_early(config)
   from bert_jax.parallel import distributed
 
   distributed.start(*hosts)

@@ -220,3 +220,35 @@ def test_a_run_in_a_bucket_ends_like_that_on_disk(
       assert storage.read(f'{remote}/export/{name}') == file.read(), name
   model = source.read(remote)
   assert (model.step, model.tokenizer.size) == (8, 120)
+
+
+_EARLY = """
+import sys
+from bert_jax import config, errors, main
+
+c = config.pretraining('tiny')
+config.apply_arguments(c, sys.argv[1])
+try:
+  main.check_early(c)
+except errors.UserError as error:
+  print(error)
+print('jax' in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+  ('given', 'said'),
+  [
+    ('input=nope.txt', "input 'nope.txt' names no file; "),
+    ('layout=file', "data.layout='file' is not one of "),
+    ('phases.batch_size=0', 'phases.batch_size=(0, 0) must be at least 1'),
+    (
+      'optimizer.warmup_steps=9000000',
+      'optimizer.warmup_steps=9000000 leaves ',
+    ),
+  ],
+)
+def test_a_wrong_path_or_field_is_told_before_jax_is_imported(given, said):
+  done = processes.run_code(_EARLY, given)
+  assert done.stdout.startswith(said), done.stderr
+  assert done.stdout.endswith('\nFalse\n')

@@ -238,7 +238,7 @@ def _open_output(workdir) -> Iterator[BinaryIO]:
     if remote and storage.exists(path):
       storage.download(path, here)
     with errors.explaining(f'cannot write {path}'):
-      file = open(here, 'a+b')
+      file = open(here, 'a+b', opener=storage.open_own)
     with file:
       yield file
     if remote:

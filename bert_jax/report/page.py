@@ -78,19 +78,23 @@ def read(workdir: str) -> Run:
   # Of data elsewhere, a run keeps a copy, see `claim.keep`.
   kept = workdir if config.data.dir else own
   results, marks, sections = {}, {}, {}
-  if config.task != 'pretraining':
-    results = _read(workdir, 'results.json')
-  elif manifest := _read(kept, 'manifest.json'):
-    marks['unigram entropy'] = 'y', manifest['unigram_entropy']
-    sections['Data'] = _show_data(manifest)
-  facts = _list_facts(config, rows, _read(workdir, 'status.json'), results)
-  if (place := facts.get('plateau_exit_tokens')) is not None:
-    marks['exit of the plateau'] = 'x', place
-  sections['Command'] = f'{_get_last(rows, "run").get("command", "")}'
+  # Reports what no command writes, such as a word in place of a number.
+  kinds = AttributeError, LookupError, OverflowError, TypeError, ValueError
+  with errors.explaining(f'cannot use {workdir}', 'copy it again.', kinds):
+    if config.task != 'pretraining':
+      results = _read(workdir, 'results.json')
+    elif manifest := _read(kept, 'manifest.json'):
+      marks['unigram entropy'] = 'y', float(manifest['unigram_entropy'])
+      sections['Data'] = _show_data(manifest)
+    facts = _list_facts(config, rows, _read(workdir, 'status.json'), results)
+    if (place := facts.get('plateau_exit_tokens')) is not None:
+      marks['exit of the plateau'] = 'x', place
+    sections['Command'] = f'{_get_last(rows, "run").get("command", "")}'
+    curves = _list_curves(rows)
   if config.task == 'pretraining' and rows:
     sections = _guess(workdir, config.phases.seq_length[0], own) | sections
   sections['Config, without defaults'] = textwrap.dedent(describe(config))
-  return Run(workdir, facts, _list_curves(rows), marks, sections)
+  return Run(workdir, facts, curves, marks, sections)
 
 
 def _get_last(rows, *kinds) -> dict:
@@ -123,7 +127,8 @@ def _list_facts(c, rows, status, results) -> dict[str, Any]:
     facts[f'dev {name}'] = f'{value:.4f} [{low:.4f}, {high:.4f}], {constant}'
   about = 'devices', 'device_kind', 'cores', 'jax', 'libtpu'
   facts |= {x: f'{run[x]}' for x in about if run.get(x)}
-  return facts | {x: last[x] for x in last if x not in ('kind', 'step')}
+  # Fails unless they are numbers.
+  return facts | {x: +last[x] for x in last if x not in ('kind', 'step')}
 
 
 def _list_curves(rows):
@@ -133,7 +138,7 @@ def _list_curves(rows):
     x = 'tokens' if 'mlm_loss' in row and 'tokens' in row else 'step'
     for key in (x for x in row if x in of and '/' not in x):
       title = f'{row["kind"]}: {key}, by {x}'
-      curves.setdefault(title, []).append((row[x], row[key]))
+      curves.setdefault(title, []).append((float(row[x]), float(row[key])))
   return curves
 
 

@@ -44,7 +44,7 @@ def exclusive(path: str, wait: bool = False, patient: bool = True):
       yield
     return
   os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
-  with open(path, 'ab') as file:
+  with open(path, 'ab', opener=storage.open_own) as file:
     try:
       fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:

@@ -93,8 +93,19 @@ def open_binary(path: str) -> BinaryIO:
     return io.BufferedReader(filesystem.open(name, 'rb'), _BUFFER)
 
 
+def open_own(path: str, flags: int) -> int:
+  """Opens a local file to write to, as an opener of `open`.
+
+  Raises:
+    OSError: also for a link, behind which there may be another's file.
+  """
+  if os.path.islink(path):
+    raise OSError(errno.EPERM, 'it is a link, which is not followed', path)
+  return _open_regular(path, flags | os.O_NOFOLLOW)
+
+
 def _open_regular(path, flags) -> int:
-  descriptor = os.open(path, flags | os.O_NONBLOCK)
+  descriptor = os.open(path, flags | os.O_NONBLOCK, 0o666)
   mode = os.fstat(descriptor).st_mode
   if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # `open` refuses folders
     return descriptor

@@ -19,7 +19,7 @@ from ml_collections import config_dict
 
 from bert_jax import errors
 from bert_jax.parallel import device_mesh, distributed, partition
-from bert_jax.runtime import workers
+from bert_jax.runtime import progress, workers
 from bert_jax.trainer import optimizer, shortage, step, tuning
 from bert_jax.trainer.task import Compute, Objective, Phase, split_by_length
 from bert_jax.workdir import fingerprint
@@ -158,9 +158,15 @@ def compile_all(
   at_once = 1 if platform == 'tpu' else workers.resolve(workers.ONE_PER_CORE)
   start, count = time.monotonic(), f'{len(listed)} programs'
   say(f'compiling {count} ...')
-  with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+  with (
+    concurrent.futures.ThreadPoolExecutor(at_once) as pool,
+    progress.Progress(len(listed), 'programs', 'compiling', leave=False) as bar,
+  ):
     known: dict[tuple, concurrent.futures.Future] = {}
-    results = list(pool.map(lambda x: _compile(x, known), listed))
+    running = [pool.submit(_compile, program, known) for program in listed]
+    for _ in concurrent.futures.as_completed(running):
+      bar.update(1)
+    results = [x.result() for x in running]
   slowest, seconds = max(results, key=lambda x: x[1])
   say(
     f'compiled {count} in {time.monotonic() - start:.0f} s, the '

@@ -155,7 +155,9 @@ class Log:
         text = ''.join(f'{json.dumps(row)}\n' for row in rows)
         files.write_text(self.path, text)
       self.evaluation = ([x for x in rows if x['kind'] == 'eval'] or [{}])[-1]
-      self._file = open(self.path, 'a', encoding='utf-8')
+      self._file = open(
+        self.path, 'a', encoding='utf-8', opener=storage.open_own
+      )
       os.makedirs(board, exist_ok=True)
       self._board = _EventFile(board, step)
 

@@ -301,6 +301,17 @@ def test_inputs_are_checked_before_a_sweep_claims_its_folder(tmp_path):
   check()  # the sweep has begun, and nothing is read again
 
 
+@pytest.mark.parametrize('name', ['output.txt', '.sweep.lock'])
+def test_no_link_is_followed(tmp_path, name):
+  mine = tmp_path / 'mine'
+  (tmp_path / 'sweep' / 'seed=0').mkdir(parents=True)
+  os.symlink(mine, tmp_path / 'sweep' / 'seed=0' / name)
+  kinds = errors.UserError, PermissionError
+  with pytest.raises(kinds, match='it is a link'):
+    work(tmp_path / 'sweep', 1)
+  assert not mine.exists()
+
+
 @pytest.mark.parametrize(
   ('codes', 'code'), [([], 0), ([75, 70], 70), ([70, 1, 75], 1), ([-9], 70)]
 )

@@ -120,6 +120,23 @@ def test_a_chart_is_the_same_bytes_again_and_takes_the_pages_colour():
 
 
 @pytest.mark.parametrize(
+  'line',
+  [
+    '{"kind": "train", "step": 1, "loss": "x"}',
+    '{"kind": "eval", "step": 1, "mlm_loss": []}',
+    f'{{"kind": "eval", "step": 1, "mlm_loss": 1{"0" * 400}}}',
+  ],
+)
+def test_a_log_with_nonsense_is_one_line(tmp_path, line):
+  folder = write(tmp_path / 'a')
+  with open(f'{folder}/metrics.jsonl', 'a') as file:
+    file.write(f'\n{line}\n')
+  with pytest.raises(errors.UserError, match='^cannot use .*/a: .*') as caught:
+    show(folder)
+  assert '\n' not in str(caught.value)
+
+
+@pytest.mark.parametrize(
   'name', ['config.json', 'metrics.jsonl', 'status.json', 'data/manifest.json']
 )
 def test_no_file_is_read_but_the_runs_own(tmp_path, name):

@@ -94,6 +94,13 @@ def test_a_damaged_or_torn_line_is_left_out(tmp_path, line):
   assert [row['step'] for row in log.read(str(path))] == [2]
 
 
+def test_no_link_is_followed(tmp_path):
+  os.symlink(tmp_path / 'mine', tmp_path / 'metrics.jsonl')
+  with pytest.raises(errors.UserError, match='metrics.jsonl: it is a link'):
+    log.Log(str(tmp_path), 0)
+  assert not (tmp_path / 'mine').exists()
+
+
 def test_seconds_are_of_training_and_evaluation():
   rows = [
     {'kind': 'train', 'step': 10, 'sequences_per_second': 4.0},
