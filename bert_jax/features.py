@@ -13,6 +13,11 @@ may also be given as arguments, each in quotes. Line i, from 0, becomes in the
                               [L + 1, S, D]: the embeddings, then each layer
   attention_i  [L, H, S, S]   float32, with --attention: from (its rows sum
                               to 1), to
+
+  python -m bert_jax.features --model=DIR --attention_plot=map.png \\
+    --layer=1 --head=0 "the man went to the store ."
+
+draws where each token looks. Layers and heads count from 0.
 """
 
 import zipfile
@@ -23,8 +28,13 @@ from absl import flags
 
 from bert_jax import errors
 from bert_jax.finetuning.readers import table_files
-from bert_jax.inference import hidden_states, source, trained_length
-from bert_jax.runtime import cli, files, progress
+from bert_jax.inference import (
+  attention_plot,
+  hidden_states,
+  source,
+  trained_length,
+)
+from bert_jax.runtime import cards, cli, files, progress
 from bert_jax.tokenization import unknown
 
 
@@ -64,17 +74,16 @@ def _define_flags():
   layers = [*hidden_states.LAYERS]
   flags.DEFINE_enum('layers', 'last', layers, 'Layers to write, see above.')
   flags.DEFINE_boolean('attention', False, 'Write attention maps too.')
-  flags.mark_flags_as_required(['model', 'output'])
+  flags.DEFINE_string('attention_plot', None, 'The .png of one sentence.')
+  flags.DEFINE_integer('layer', -1, 'Layer to draw, from 0; -1 is the last.')
+  flags.DEFINE_integer('head', None, 'Head to draw, from 0; by default all.')
+  flags.mark_flag_as_required('model')
 
 
 def main(argv: list[str]):
   f, name, lines = flags.FLAGS, 'the sentences', argv[1:]
-  if bool(f.input) == bool(lines):
-    raise errors.UserError(
-      'give sentences either in a file, --input, or as arguments in quotes.'
-    )
+  _check_flags(f, lines)
   if f.input:
-    cli.require_other(f.output, f.input)
     name = f.input
     lines = table_files.read_text(name).removesuffix('\n').split('\n')
   texts = split_lines(lines if lines != [''] else [], name)
@@ -83,9 +92,44 @@ def main(argv: list[str]):
   flat = [text for row in texts for text in row]
   unknown.tell(model.tokenizer, np.concatenate(rows), flat, name)
   trained_length.warn(model, map(len, rows))
-  found = hidden_states.extract(*model[:3], texts, f.layers, f.attention)
-  files.write_file(f.output, lambda new: write(new, found, len(texts)))
-  print(f'wrote {f.output}: {errors.count(len(texts), "sentence")}')
+  if f.output:
+    found = hidden_states.extract(*model[:3], texts, f.layers, f.attention)
+    files.write_file(f.output, lambda new: write(new, found, len(texts)))
+    print(f'wrote {f.output}: {errors.count(len(texts), "sentence")}')
+  if f.attention_plot:
+    [one] = hidden_states.extract(*model[:3], texts, 'last', attention=True)
+    layer = range(model.config.num_layers)[f.layer]
+    heads = range(model.config.num_heads)
+    maps = {
+      f'layer {layer}, head {head}': one.attention[layer, head]
+      for head in (heads if f.head is None else [heads[f.head]])
+    }
+    attention_plot.draw(f.attention_plot, one.tokens, maps)
+    print(f'wrote {f.attention_plot}: {" ".join(one.tokens)}')
+
+
+def _check_flags(f, sentences):
+  beside = {
+    'output': ('layers', 'attention'),
+    'attention_plot': ('layer', 'head'),
+  }
+  for needed, names in beside.items():
+    if idle := [x for x in names if f[x].present and not f[needed].value]:
+      raise errors.UserError(f'--{idle[0]} needs --{needed}; give that, too.')
+  if not f.output and not f.attention_plot:
+    raise errors.UserError(
+      'give --output=FILE.npz or --attention_plot=FILE.png.'
+    )
+  if bool(f.input) == bool(sentences):
+    raise errors.UserError(
+      'give sentences either in a file, --input, or as arguments in quotes.'
+    )
+  if f.input and f.output:
+    cli.require_other(f.output, f.input)
+  if f.attention_plot:
+    cards.import_matplotlib()  # or says what to install
+    if len(sentences) != 1:
+      raise errors.UserError('--attention_plot draws one sentence, in quotes.')
 
 
 if __name__ == '__main__':
