@@ -16,10 +16,11 @@ from bert_jax.runtime import storage
 def write_folder(
   directory: str, allowed: Collection[str], fill: Callable[[str], None]
 ):
-  """Writes a folder; the files of an existing one are replaced.
+  """Writes a folder; an existing one is replaced when the new one is complete.
 
-  When the new files are complete, the old ones are deleted, and the new ones put
-  in their place, those named *config.json first and last: without them, it is not
+  Locally by two renames: after a kill between them, the old one is at `.NAME.old`,
+  and the next call puts it back. In a bucket, the old files are deleted and the new
+  ones uploaded, those named *config.json first and last: without them, it is not
   taken for a model.
 
   An existing folder may contain files of `allowed` names, or patterns such as
@@ -27,6 +28,8 @@ def write_folder(
   """
   directory = _resolve(directory)
   with errors.explaining(f'cannot write {directory}'):
+    aside = _name_beside(directory, 'old')
+    _put_back(directory, aside)
     old = storage.list_names(directory) if storage.exists(directory) else []
     known = [x for x in old if any(fnmatch.fnmatchcase(x, y) for y in allowed)]
     if other := sorted({*old} - {*known}):
@@ -37,35 +40,65 @@ def write_folder(
     with _make_temporary(directory) as new:
       fill(new)
       storage.sync_files(new, os.listdir(new))
-      storage.make_folder(directory)
-      for name in sorted(old, key=_is_last, reverse=True):
-        storage.delete(os.path.join(directory, name))
-      for name in sorted(os.listdir(new), key=_is_last):
-        paths = (os.path.join(folder, name) for folder in (new, directory))
-        (storage.upload if storage.is_remote(directory) else os.replace)(*paths)
-    storage.sync_files(directory, [])
+      if storage.is_remote(directory):
+        _upload(new, directory, old)
+      else:
+        _swap(new, directory, aside)
+
+
+def _upload(new, url, old):
+  for name in sorted(old, key=_is_last, reverse=True):
+    storage.delete(os.path.join(url, name))
+  for name in sorted(os.listdir(new), key=_is_last):
+    storage.upload(os.path.join(new, name), os.path.join(url, name))
 
 
 def _is_last(name: str) -> bool:
   return name.endswith('config.json')
 
 
+def _swap(new, directory, aside):
+  _remove(aside)  # what a kill left of an older one
+  try:
+    if os.path.lexists(directory):
+      os.rename(directory, aside)
+    os.rename(new, directory)
+  except BaseException:  # also a signal
+    _put_back(directory, aside)
+    raise
+  storage.sync(os.path.dirname(directory))
+  _remove(aside)
+
+
+def _put_back(directory, aside):
+  if os.path.lexists(aside) and not os.path.lexists(directory):
+    os.rename(aside, directory)
+
+
+def _remove(folder):
+  if os.path.lexists(folder):
+    shutil.rmtree(folder)
+
+
+def _name_beside(directory, kind) -> str:
+  parent, name = os.path.split(directory)
+  return os.path.join(parent, f'.{name}.{kind}')
+
+
 @contextlib.contextmanager
 def _make_temporary(directory: str) -> Iterator[str]:
   """Yields a local folder, on the disk of a local directory."""
-  parent, name = os.path.split(directory)
   if storage.is_remote(directory):
     with tempfile.TemporaryDirectory(prefix='bert_jax.') as new:
       yield new
     return
-  new = os.path.join(parent, f'.{name}.new')
-  if os.path.lexists(new):  # after a kill
-    shutil.rmtree(new)
+  new = _name_beside(directory, 'new')
+  _remove(new)  # after a kill
   os.makedirs(new)
   try:
     yield new
   finally:
-    shutil.rmtree(new)
+    _remove(new)
 
 
 def write_file(path: str, fill: Callable[[str], None]):

@@ -62,7 +62,7 @@ def test_every_file_of_a_folder_is_flushed_before_it_is_in_place(
   files.write_folder(str(tmp_path / 'x'), ALLOWED, fill('weights', 'a'))
   new = f'{tmp_path}/.x.new'
   assert sorted(flushed[:2]) == [f'{new}/a', f'{new}/weights']
-  assert flushed[2:] == [f'{new}/', f'{tmp_path}/x/']
+  assert flushed[2:] == [f'{new}/', str(tmp_path)]
 
 
 def test_a_folder_is_replaced_when_the_new_one_is_complete(folder, monkeypatch):
@@ -85,15 +85,47 @@ def test_a_folder_is_replaced_when_the_new_one_is_complete(folder, monkeypatch):
   assert storage.exists(f'{path}/thesis.tex')
 
 
-def test_a_model_loses_its_config_first_and_gets_it_last(folder, monkeypatch):
-  path = os.path.join(folder, 'x')
+def test_a_model_is_not_lost_while_another_takes_its_place(
+  tmp_path, monkeypatch
+):
+  path, old = f'{tmp_path}/x', f'{tmp_path}/.x.old'
   files.write_folder(path, ALLOWED, fill(*ALLOWED))
-  if not storage.is_remote(folder):
-    os.mkdir(f'{folder}/.x.new')  # left by a kill
+  put = {name: getattr(os, name) for name in ('rename', 'replace')}
+
+  def fail(source, target):
+    if '.x.new' in source:
+      raise OSError(28, 'No space left on device')
+    put['rename'](source, target)
+
+  with monkeypatch.context() as m:
+    for name in put:
+      m.setattr(os, name, fail)
+    with pytest.raises(OSError, match='No space left'):
+      files.write_folder(path, ALLOWED, fill('weights'))
+  assert os.listdir(tmp_path) == ['x']
+  assert storage.list_names(path) == ALLOWED
+  # A kill between the two renames, and one while a new folder was filled.
+  os.rename(path, old)
+  os.mkdir(f'{tmp_path}/.x.new')
+  with pytest.raises(ZeroDivisionError):
+    files.write_folder(path, ALLOWED, lambda new: 1 / 0)
+  assert os.listdir(tmp_path) == ['x']
+  assert storage.list_names(path) == ALLOWED
+  os.mkdir(old)  # a kill while the old one was deleted
+  files.write_folder(path, ALLOWED, fill('weights'))
+  assert os.listdir(tmp_path) == ['x']
+  assert storage.list_names(path) == ['weights']
+
+
+def test_a_model_in_a_bucket_loses_its_config_first_and_gets_it_last(
+  remote, monkeypatch
+):
+  path = os.path.join(remote, 'x')
+  files.write_folder(path, ALLOWED, fill(*ALLOWED))
   calls = mock.Mock()
-  for owner, name in (storage, 'delete'), (storage, 'upload'), (os, 'replace'):
-    calls.attach_mock(mock.Mock(wraps=getattr(owner, name)), name)
-    monkeypatch.setattr(owner, name, getattr(calls, name))
+  for name in 'delete', 'upload':
+    calls.attach_mock(mock.Mock(wraps=getattr(storage, name)), name)
+    monkeypatch.setattr(storage, name, getattr(calls, name))
   files.write_folder(path, ALLOWED, fill(*ALLOWED))
   names = [os.path.basename(x.args[-1]) for x in calls.mock_calls]
   assert len(names) == 6 and names[0] == names[-1] == 'config.json'
