@@ -35,6 +35,7 @@ class Checkpoints:
     self.newest: int | None = None  # step of the last one saved or restored
     self.saved = time.monotonic()  # when the last was, or this object made
     self._before: int | None = None
+    self._stored: tuple[int, float] | None = None  # the best, in the newest
     self._lay_out = lambda state: state
 
     def prepare():
@@ -82,6 +83,7 @@ class Checkpoints:
     with self._saving():
       self._saver.save(self._path(step), args=args)
     self.newest, self.saved = step, time.monotonic()
+    self._stored = self.best
     return combined
 
   def _wait(self):
@@ -91,7 +93,9 @@ class Checkpoints:
     if self.newest is None or self.newest in self._steps:
       return
     self._steps.append(self.newest)
-    every, kept = self._keep_every, {self.best and self.best[0]}
+    # A run that resumes from the newest knows the best that is stored there alone.
+    every = self._keep_every
+    kept = {best[0] for best in (self.best, self._stored) if best}
     kept |= {x for x in self._steps if every and x % every == 0}
     for step in [x for x in self._steps[: -self._keep] if x not in kept]:
       self._steps.remove(step)
@@ -154,7 +158,7 @@ class Checkpoints:
     self._steps = [step for step in self._steps if step not in moved]
     if found is not None:
       self.newest, best = found[1]['step'], found[1].get('best')
-      self.best = best and tuple(best)
+      self.best = self._stored = best and tuple(best)
     return found
 
   def restore_best(self, template: Any):

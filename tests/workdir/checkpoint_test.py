@@ -113,3 +113,21 @@ def test_the_best_is_not_restored_after_a_save_that_failed(
       checkpoints.save(4, make_state(4))
       checkpoints.save(5, make_state(5))
       checkpoints.restore_best(make_template())
+
+
+def test_the_best_is_kept_until_a_better_one_is_complete(tmp_path, monkeypatch):
+  directory = str(tmp_path / 'c')
+  fill_disk(monkeypatch)
+  with pytest.raises(OSError, match='No space left.*step 4 is kept'):
+    with checkpoint.Checkpoints(directory, 1, 0) as checkpoints:
+      for step, best in (3, (3, 0.5)), (4, (3, 0.5)), (5, (5, 0.6)):
+        checkpoints.best = best
+        checkpoints.save(step, make_state(step))
+  monkeypatch.undo()
+  with checkpoint.Checkpoints(directory, 1, 0) as checkpoints:
+    checkpoints.restore(make_template())
+    assert checkpoints.best == (3, 0.5)
+    assert int(checkpoints.restore_best(make_template())['step']) == 3
+    checkpoints.best = 5, 0.6
+    checkpoints.save(5, make_state(5))
+  assert sorted(os.listdir(directory)) == ['5']
