@@ -36,8 +36,9 @@ def check(c: config_dict.ConfigDict):
       f'model.max_positions={most}': (
         longest > most and (not c.init_from or c.resize_positions)
       ),
-      'optimizer.learning_rate=0 is for fine-tuning and with init_from, -1 for '
-      'pre-training with init_from, and nothing else is below 0': (
+      f'optimizer.learning_rate={rate:g}: -1, as in configs/domain.py, is for '
+      'pre-training with init_from, a trained model to start from; 0 is for '
+      'fine-tuning and with init_from, and nothing else is below 0': (
         rate <= 0
         and not {0: c.init_from or not pretraining, -1: continued}.get(rate)
       ),
@@ -85,6 +86,9 @@ def check(c: config_dict.ConfigDict):
       'finetuning.reinit_layers 0': features and (gpt or f.reinit_layers),
       f'optimizer.freeze={frozen!r} is not a regular expression': (
         not _is_expression(frozen)
+      ),
+      f'phases have {len(c.phases.steps)} entries; fine-tuning has one': (
+        not pretraining and len(c.phases.steps) != 1
       ),
     }
   )

@@ -82,6 +82,7 @@ READ = FROZEN | {'model.bilstm': 8}
       'without finetuning.glue, regression, metrics and form=gpt',
     ),
     (READ | {'finetuning.reinit_layers': 1}, 'reinit_layers 0'),
+    ({'task': 'spans'}, 'phases have 2 entries; fine-tuning has one'),
     (
       {f'phases.{x}': () for x in config.declare_fields().phases},
       'phases need one entry per phase',

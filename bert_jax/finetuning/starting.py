@@ -84,7 +84,18 @@ def take_model(
 
 
 def _check_fields(c):
+  f = c.finetuning
   for name, wrong, reason in (
+    (
+      'finetuning.head_bias',
+      f.head_bias == 'labels' and c.task not in _WITH_BIASES,
+      'only heads for classes, tags and numbers have such biases',
+    ),
+    (
+      'optimizer.freeze',
+      f.features != fine_tuned.NO_FEATURES and c.optimizer.freeze,
+      'finetuning.features freezes the whole model',
+    ),
     ('data.dir', c.data.dir, 'the data of fine-tuning is in its --workdir'),
     ('data.vocab', c.init_from and c.data.vocab, 'init_from brings its own'),
     ('resize_positions', c.resize_positions, 'fine-tuning keeps them'),

@@ -322,6 +322,18 @@ def test_gpts_form_adds_three_words_and_needs_a_left_to_right_model(tmp_path):
     ),
     ({'data.vocab': 'v'}, 'data.vocab=v means nothing here, since init'),
     ({'resize_positions': True}, 'resize_positions=True means nothing here'),
+    (
+      {'task': 'spans', 'finetuning.head_bias': 'labels'},
+      'head_bias=labels means nothing',
+    ),
+    (
+      {
+        'finetuning.features': 'last',
+        'model.bilstm': 4,
+        'optimizer.freeze': '^heads/',
+      },
+      'optimizer.freeze=.*features freezes the whole model',
+    ),
     ({'finetuning.reinit_layers': 3}, '=3 is more than the 2 layers'),
   ],
 )

@@ -117,7 +117,7 @@ def test_words_are_added_and_known_everywhere(model, texts, tmp_path, capsys):
   [
     ({'data.add_words': 99}, 'only .* words of the text .* give at most'),
     ({'data.add_words': 9, 'data.dir': 'd'}, 'without data.dir'),
-    ({'init_from': ''}, '-1 for pre-training with init_from'),
+    ({'init_from': ''}, 'rate=-1: -1, as in .* with init_from'),
     (
       {'init_from': '', 'optimizer.learning_rate': 1e-4},
       'are for pre-training',
