@@ -103,7 +103,8 @@ def open_launch(
         f'that, or end it: python launch/tpu.py stop {plan.workdir}'
       )
   # Where hosts are or may come from is watched, asked for or not.
-  plan.zones = [*dict.fromkeys([*plan.zones, *live, *ledger.unsettled])]
+  ledger.unsettled = sorted({*ledger.unsettled, *live})
+  plan.zones = [*dict.fromkeys([*plan.zones, *ledger.unsettled])]
   ledger.zone %= len(plan.zones)
   ledger.sha256 = live and ledger.sha256 or sha256
   ledger.plan = vars(plan)

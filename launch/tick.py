@@ -47,9 +47,9 @@ def watch(world: World, workdir: str, once: bool = False) -> int:
     code = AGAIN
     try:
       code = take(world, workdir, shown)
-    except errors.UserError:
-      raise
     except Exception as error:  # whatever it was, hosts may be running
+      if once and isinstance(error, errors.UserError):
+        raise
       warn(f'looking again in a moment: {error!r}')
     if once or code != AGAIN:
       return code
@@ -155,7 +155,8 @@ def _show_logs(world, logs, shown):
     host, known = re.search(r'-(\d+)\.log$', url), shown.get(url, 0)
     if not host or size <= known:
       continue
-    data = world.read(url, known).data or b''
+    answer = world.read(url, known)
+    data = b'' if answer.text is None else answer.data
     # The rest of a line that is being written is printed with the next one.
     whole = data[: data.rfind(b'\n') + 1]
     shown[url] = known + len(whole)

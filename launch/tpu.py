@@ -91,9 +91,10 @@ def stop(world: World, given: argparse.Namespace) -> int:
 def _end_stored(world, workdir) -> bool:
   """Ends the launch that the ledger is of; returns whether there is one."""
   ledger, _ = tick.load(world, workdir)
+  # Also of one that has ended: its hosts may be there still.
+  world.project = ledger.plan.get('project', '')
   if not ledger.job or ledger.reason:
     return False
-  world.project = ledger.plan.get('project', '')
   return _end(world, workdir, ledger.job)
 
 
@@ -114,8 +115,10 @@ def down(world: World, given: argparse.Namespace) -> int:
   told, left = set(), _SILENT_LOOKS
   if given.target and given.target.startswith('gs://'):
     _try_to_end(_end_stored, world, given.target)
+  known = given.all or bool(world.project)  # from a ledger
   for _ in range(_DOWN_LOOKS):
     resources, silent = _look(world, given.target)
+    known = known or bool(resources)
     left = left - 1 if silent else _SILENT_LOOKS
     if not resources and (left == 0 or not silent):
       break
@@ -133,6 +136,8 @@ def down(world: World, given: argparse.Namespace) -> int:
   for item in resources:
     warn(f'STILL THERE, AND COSTING: {item.name} in {item.zone}')
   if not _warn_silent(silent) and not resources:
+    if not known:  # a wrong name must not look like an end
+      raise errors.UserError(f'nothing is known of {given.target}: see ls.')
     say('nothing is left.')
     return 0
   warn('run this command again until nothing is left.')
@@ -194,6 +199,7 @@ def main(argv: list[str], world: World | None = None) -> int:
   if given.overrides and given.act not in ('run', 'gke'):
     word = given.overrides[0]
     raise errors.UserError(f'{word} is not an argument; see --help.')
+  given.target = given.target and given.target.rstrip('/')
   world = world or World(period=float(os.environ.get(_PERIOD, World.period)))
   return given.function(world, given)
 

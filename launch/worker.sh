@@ -234,6 +234,7 @@ work() { # trains until there is nothing to do; never returns
 }
 
 main() {
+  local n
   export HOME=${HOME:-/root} # startup scripts have none, and pip wants one
   mkdir -p "$home"
   read_job < <(echo "${BERT_JAX_JOB:-$(await bert-jax-job)}") ||
@@ -248,8 +249,11 @@ main() {
   tail --lines=0 --follow --pid=$$ "$log" &
   trap leave TERM
   set_number || { say 'this host was not told its number' && finish 'failed'; }
-  # The log of the host before this one goes on.
-  [[ -s $log ]] || get "logs/host-$number.log" --retry 5 >"$log"
+  # The log of the host before this one goes on; its network may come late.
+  [[ -s $log ]] || for ((n = 0; n < minute; n++)); do
+    get "logs/host-$number.log" >"$log" || [[ $status == 404 ]] && break
+    pause 1
+  done
   crashed=launch/${job[launch]}/crashed-${job[attempt]:-0}
   set_deadline
   [[ -z ${job[delete]:-} ]] || schedule_deletion

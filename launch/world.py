@@ -229,7 +229,7 @@ class World:
     path = f'upload/{folder}?{parse.urlencode(query)}'
     answer = self.request('POST', 'storage', path, data, (200, 412))
     if answer.code == 412:
-      raise Changed(url)
+      raise Changed(f'{url} was written by another command meanwhile')
     return str(_parse(answer.data, url)['generation'])
 
   def list_folder(self, url: str) -> list[tuple[str, int, float]]:

@@ -59,7 +59,11 @@ async def run_all(given: argparse.Namespace):
   """Adds a work unit for each run; local ones come one after the other."""
   # Only here, so that --help and tests need no XManager.
   from absl import flags
-  from xmanager import xm, xm_local
+
+  try:
+    from xmanager import xm, xm_local
+  except ImportError as error:
+    sys.exit(f'error: {error}; pip install xmanager')
 
   flags.FLAGS(sys.argv[:1])  # XManager reads its own, all at their defaults
   executor = xm_local.Local()

@@ -158,8 +158,28 @@ def test_what_was_spent_is_known_without_the_ledger(text, capsys):
   assert cloud.created == [A, A] and 3400 < cloud.rented < 3800
 
 
-def test_a_launch_stays_in_its_project():
+def test_hosts_of_a_lost_ledger_may_be_in_a_zone_that_is_silent():
   cloud = interrupt()
+  job = cloud.read_job()['launch']
+  cloud.write(f'gs://bkt/r/launch/{job}/deadline-1', f'{cloud.time + 2e5:.0f}')
+  del cloud.objects[LEDGER]
+  begin = cloud.slept
+
+  def each(count):
+    cloud.dark = {A} if count < begin + 40 else set()
+    if count == begin + 50:
+      cloud.end('done')
+
+  cloud.each = each
+  assert tpu.main(RUN, cloud.world()) == 0
+  assert cloud.created == [A]
+
+
+@pytest.mark.parametrize('reason', ['', 'out of time'])
+def test_a_launch_stays_in_its_project(reason):
+  cloud = interrupt()
+  ledger = json.loads(cloud.read(LEDGER))
+  cloud.write(LEDGER, json.dumps(ledger | {'reason': reason}))
   cloud.project = 'p2'
   with pytest.raises(errors.UserError, match='with project p1'):
     tpu.main(RUN, cloud.world())

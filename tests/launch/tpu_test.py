@@ -78,6 +78,19 @@ def test_zone_that_does_not_answer_is_no_absence():
   assert cloud.created == [A]
 
 
+def test_ledger_that_is_gone_for_a_moment_ends_no_watch(capsys):
+  cloud = Google((*HAPPY, *['ACTIVE'] * 9))
+
+  def each(count):
+    cloud.broken += [404] * (count == 4)
+    if count == 9:
+      cloud.end('done')
+
+  cloud.each = each
+  assert tpu.main(RUN, cloud.world()) == 0
+  assert 'has no sound ledger' in capsys.readouterr().err
+
+
 def test_dark_fallback_zone_stops_no_replacement_in_the_good_one():
   cloud = make_cloud((*HAPPY, *['ACTIVE'] * 20, 'SUSPENDED'), HAPPY)
   cloud.each = lambda count: setattr(cloud, 'dark', {B} if count > 9 else set())
@@ -171,6 +184,15 @@ def test_down_needs_no_bucket_and_leaves_others_alone(capsys):
   assert [name for name, _ in cloud.items] == ['old-2']
   assert 'may ask for more' in capsys.readouterr().err
   assert tpu.main(['down', 'old-2'], cloud.world()) == 0
+  assert not cloud.items
+
+
+def test_down_takes_no_wrong_name_for_an_end():
+  cloud = make_old('ACTIVE')
+  for target in 'old', 'gs://bkt/odl':
+    with pytest.raises(errors.UserError, match=f'known of {target}: see ls'):
+      tpu.main(['down', target], cloud.world())
+  assert tpu.main(['down', 'gs://bkt/old/'], cloud.world()) == 0
   assert not cloud.items
 
 

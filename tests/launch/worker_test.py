@@ -152,6 +152,7 @@ def test_program_is_told_to_save_when_it_has_to_end(host, notice):
 
 def test_log_goes_on_and_a_refused_deletion_is_asked_for_again(host):
   host.cloud.write('gs://b/r/logs/host-0.log', 'of the host before\n')
+  host.cloud.broken.append(401)  # of a pod, that has no token yet
   host.cloud.items['r-1', 'z']['states'] = ['PROVISIONING']
   process = host(0)
   wait_for(lambda: len(host.cloud.refused) == 2)

@@ -1,5 +1,8 @@
 """Tests of sweeps with XManager."""
 
+import asyncio
+import sys
+
 import pytest
 
 from launch import xm
@@ -26,3 +29,9 @@ def test_sweeps_are_combined_and_each_run_has_its_own_folder(capsys):
   with pytest.raises(SystemExit):
     list_runs('--sweep=seed=1,')
   assert 'argument --sweep: seed=1, must be FIELD=V' in capsys.readouterr().err
+
+
+def test_without_xmanager_it_says_what_to_install(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'xmanager', None)
+  with pytest.raises(SystemExit, match='error: .*; pip install xmanager'):
+    asyncio.run(xm.run_all(None))
