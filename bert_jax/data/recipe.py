@@ -13,6 +13,8 @@ from bert_jax.runtime import files, storage
 if typing.TYPE_CHECKING:
   from ml_collections import config_dict
 
+_MOST_PASSES = 65535  # the passes of a document are counted in 16 bits
+
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
@@ -115,6 +117,7 @@ def check_inputs(data: config_dict.ConfigDict):
       f'language={data.language} are {count}, but there are {len(inputs)} inputs; '
       'give one for each, or one for all.'
     )
+  _check_passes(data.passes, weights)
 
 
 def weigh_by_size(recipe: Recipe, sizes: Sequence[int]) -> Recipe:
@@ -138,4 +141,15 @@ def weigh_by_size(recipe: Recipe, sizes: Sequence[int]) -> Recipe:
     used = sum(a * b for a, b in zip(weights, own, strict=True))
     wanted = used * share / (1 - share) / max(sizes[-1], 1)
     weights += (min(wanted, 1000.0),)  # the most that `data.weights` may be
+  _check_passes(recipe.passes, weights)
   return dataclasses.replace(recipe, weights=weights)
+
+
+def _check_passes(passes: int, weights: Sequence[float]):
+  most = passes * max(weights, default=1)
+  if most > _MOST_PASSES:
+    raise errors.UserError(
+      f'data.passes={passes} with the weights {weights}, which data.size_power and '
+      f'data.general_share change, are {most:g} passes over a document; give at '
+      f'most {_MOST_PASSES}.'
+    )

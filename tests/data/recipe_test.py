@@ -20,6 +20,7 @@ from tests.data import preparation
     ({'general': 'a.txt'}, 'must be one input, and none of data.input'),
     ({'general': 'b.txt,c.txt'}, 'must be one input'),
     ({'general': 'b', 'weights': (1.0, 2.0)}, 'are 2, but there are 1 inputs'),
+    ({'passes': 1000, 'weights': (66.0,)}, 'are 66000 passes over a document'),
     ({'lengths': ()}, 'no length of rows is given'),
     ({'lengths': (7,)}, 'phases.seq_length=.7,. must be at least 8'),
   ],
@@ -61,4 +62,7 @@ def test_general_text_gets_its_share_behind_the_weights():
   # 10 + 2 x 10 bytes are three quarters, 10 of 100 one.
   assert weigh_by_size(recipe, [10, 10, 100]).weights == (1.0, 2.0, 0.1)
   assert weigh_by_size(recipe, [10**9, 0, 1]).weights[2] == 1000
+  often = dataclasses.replace(recipe, passes=100)
+  with pytest.raises(errors.UserError, match='are 100000 passes over a doc'):
+    weigh_by_size(often, [10**9, 0, 1])
   assert preparation.make_recipe('a').general_share == 0.0
