@@ -54,12 +54,16 @@ def raising():
     raise errors.Interrupted(signum)
 
   def hook(unraisable):
-    # It arrived in a callback, such as jax's at garbage collection, which cannot
-    # raise; soon something else runs.
-    if interrupted := _find_interrupted(unraisable.exc_value):
+    # It arrived in a callback, such as jax's at garbage collection, or here, where
+    # nothing can be raised; soon something else runs.
+    interrupted = _find_interrupted(unraisable.exc_value)
+    try:
+      if not interrupted:
+        previous(unraisable)
+    except errors.Interrupted as error:
+      interrupted = error
+    if interrupted:
       threading.Timer(_AGAIN, _send, (interrupted.signum,)).start()
-    else:
-      previous(unraisable)
 
   sys.unraisablehook = hook
   try:

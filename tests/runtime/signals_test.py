@@ -1,5 +1,6 @@
 """Tests of signals."""
 
+import functools
 import gc
 import os
 import pty
@@ -66,16 +67,24 @@ def replace_in_a_finalizer():
   Reader()
 
 
+def stop_in_a_hook():
+  """As while an error in a finalizer, such as of Orbax, is shown."""
+
+  class Reader:
+    def __del__(self):
+      raise ValueError
+
+  Reader()
+
+
 @pytest.mark.parametrize(
   'do',
-  [
-    stop_in_a_callback,
-    replace,
-    replace_in_a_finalizer,
-  ],
+  [stop_in_a_callback, replace, replace_in_a_finalizer, stop_in_a_hook],
 )
 def test_a_signal_that_python_or_a_library_drops_is_not_lost(do, monkeypatch):
   monkeypatch.setattr(signals, '_AGAIN', 0.01)  # what is sent again comes soon
+  send = functools.partial(os.kill, os.getpid(), signal.SIGTERM)
+  monkeypatch.setattr(sys, 'unraisablehook', lambda _: send())
   with pytest.raises(errors.Interrupted) as caught:
     with signals.raising():
       do()
