@@ -13,8 +13,9 @@ from bert_jax.runtime import machine
 # With a GPU, XLA times several ways to compute each product. With these flags, cuBLAS
 # computes all of them.
 _FLAGS = '--xla_gpu_autotune_level=0', '--xla_gpu_enable_triton_gemm=false'
-# The variable with jax's share of a GPU.
-FRACTION, _DEFAULT_FRACTION = 'XLA_CLIENT_MEM_FRACTION', '0.75'
+# The variables with jax's share of a GPU: the second is the former name.
+FRACTIONS = 'XLA_CLIENT_MEM_FRACTION', 'XLA_PYTHON_CLIENT_MEM_FRACTION'
+_DEFAULT_FRACTION = '0.75'
 # {compute capability: KiB of shared memory, threads at a time and float32 units of
 # a multiprocessor} (CUDA's programming guide, appendix on compute capabilities).
 _MULTIPROCESSORS = {
@@ -121,4 +122,5 @@ def tell_pallas():
 
 def get_usable_memory(memory: int) -> int:
   """Returns the bytes of a GPU that jax takes."""
-  return int(float(os.environ.get(FRACTION) or _DEFAULT_FRACTION) * memory)
+  given = filter(None, map(os.environ.get, FRACTIONS))
+  return int(float(next(given, _DEFAULT_FRACTION)) * memory)

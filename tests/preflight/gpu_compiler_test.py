@@ -30,7 +30,8 @@ knows_the_end = pytest.mark.filterwarnings(
 def nothing_set(monkeypatch):
   """Keeps the settings of this machine out of the estimates."""
   monkeypatch.setenv('XLA_FLAGS', os.environ.get('XLA_FLAGS', ''))
-  monkeypatch.delenv(gpu_compiler.FRACTION, raising=False)
+  for name in gpu_compiler.FRACTIONS:
+    monkeypatch.delenv(name, raising=False)
 
 
 def examine_run(name, size, arguments):
@@ -152,7 +153,8 @@ def test_a_missing_compiler_is_named(monkeypatch):
     gpu_compiler.describe_devices(accelerators.parse('h200:1'))
 
 
-def test_the_share_of_a_gpu_is_that_of_the_variable(monkeypatch):
+@pytest.mark.parametrize('name', gpu_compiler.FRACTIONS)
+def test_the_share_of_a_gpu_is_that_of_the_variable(name, monkeypatch):
   assert gpu_compiler.get_usable_memory(40) == 30
-  monkeypatch.setenv('XLA_CLIENT_MEM_FRACTION', '0.9')
+  monkeypatch.setenv(name, '0.9')
   assert gpu_compiler.get_usable_memory(40) == 36
