@@ -1,12 +1,11 @@
 """Writes files and folders of results, and reads JSON."""
 
-import contextlib
 import fnmatch
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
 from bert_jax import errors
@@ -28,7 +27,8 @@ def write_folder(
   """
   directory = _resolve(directory)
   with errors.explaining(f'cannot write {directory}'):
-    aside = _name_beside(directory, 'old')
+    parent, name = os.path.split(directory)
+    new, aside = (os.path.join(parent, f'.{name}.{x}') for x in ('new', 'old'))
     _put_back(directory, aside)
     old = storage.list_names(directory) if storage.exists(directory) else []
     known = [x for x in old if any(fnmatch.fnmatchcase(x, y) for y in allowed)]
@@ -37,68 +37,45 @@ def write_folder(
         f'{directory} holds {errors.listing(other)}, which an export would '
         'delete; name a folder that is empty or does not exist yet.'
       )
-    with _make_temporary(directory) as new:
-      fill(new)
-      storage.sync_files(new, os.listdir(new))
-      if storage.is_remote(directory):
-        _upload(new, directory, old)
-      else:
-        _swap(new, directory, aside)
+    if storage.is_remote(directory):
+      _upload(fill, directory, old)
+    else:
+      _swap(fill, new, directory, aside)
 
 
-def _upload(new, url, old):
-  for name in sorted(old, key=_is_last, reverse=True):
-    storage.delete(os.path.join(url, name))
-  for name in sorted(os.listdir(new), key=_is_last):
-    storage.upload(os.path.join(new, name), os.path.join(url, name))
+def _upload(fill, url, old):
+  def is_last(name):
+    return name.endswith('config.json')
+
+  with tempfile.TemporaryDirectory(prefix='bert_jax.') as new:
+    fill(new)
+    for name in sorted(old, key=is_last, reverse=True):
+      storage.delete(os.path.join(url, name))
+    for name in sorted(os.listdir(new), key=is_last):
+      storage.upload(os.path.join(new, name), os.path.join(url, name))
 
 
-def _is_last(name: str) -> bool:
-  return name.endswith('config.json')
-
-
-def _swap(new, directory, aside):
-  _remove(aside)  # what a kill left of an older one
+def _swap(fill, new, directory, aside):
+  for left in filter(os.path.lexists, (new, aside)):  # by a kill
+    shutil.rmtree(left)
+  os.makedirs(new)
   try:
+    fill(new)
+    storage.sync_files(new, os.listdir(new))
     if os.path.lexists(directory):
       os.rename(directory, aside)
     os.rename(new, directory)
-  except BaseException:  # also a signal
+  finally:  # also after an error or a signal
     _put_back(directory, aside)
-    raise
+    shutil.rmtree(new, ignore_errors=True)
   storage.sync(os.path.dirname(directory))
-  _remove(aside)
+  if os.path.lexists(aside):
+    shutil.rmtree(aside)
 
 
 def _put_back(directory, aside):
   if os.path.lexists(aside) and not os.path.lexists(directory):
     os.rename(aside, directory)
-
-
-def _remove(folder):
-  if os.path.lexists(folder):
-    shutil.rmtree(folder)
-
-
-def _name_beside(directory, kind) -> str:
-  parent, name = os.path.split(directory)
-  return os.path.join(parent, f'.{name}.{kind}')
-
-
-@contextlib.contextmanager
-def _make_temporary(directory: str) -> Iterator[str]:
-  """Yields a local folder, on the disk of a local directory."""
-  if storage.is_remote(directory):
-    with tempfile.TemporaryDirectory(prefix='bert_jax.') as new:
-      yield new
-    return
-  new = _name_beside(directory, 'new')
-  _remove(new)  # after a kill
-  os.makedirs(new)
-  try:
-    yield new
-  finally:
-    _remove(new)
 
 
 def write_file(path: str, fill: Callable[[str], None]):
