@@ -211,4 +211,7 @@ def _ask(plan) -> bool:
   if not sys.stdin.isatty():
     raise errors.UserError('there is no terminal; give --yes.')
   price = plan.price_of(plan.hours, ' for at most ')
-  return input(f'rent this{price}? [y/N] ').strip().lower() in ('y', 'yes')
+  try:
+    return input(f'rent this{price}? [y/N] ').strip().lower() in ('y', 'yes')
+  except EOFError:  # Ctrl-D
+    return False

@@ -47,6 +47,28 @@ def test_config_that_a_run_would_refuse_costs_nothing():
   assert not cloud.created
 
 
+def test_nothing_is_rented_without_a_yes(monkeypatch, capsys):
+  cloud, answers = make_cloud(HAPPY), ['y', '', EOFError]  # Ctrl-D first
+  words = [word for word in RUN if word != '--yes']
+
+  def answer(question):
+    assert question == 'rent this for at most $345.60? [y/N] '
+    given = answers.pop()
+    if given is EOFError:
+      raise EOFError
+    return given
+
+  monkeypatch.setattr('builtins.input', answer)
+  with pytest.raises(errors.UserError, match='no terminal; give --yes'):
+    tpu.main(words, cloud.world())
+  monkeypatch.setattr('sys.stdin.isatty', lambda: True)
+  for _ in range(2):
+    assert tpu.main(words, cloud.world()) == 1
+  assert capsys.readouterr().out.count('nothing was rented') == 2
+  assert not cloud.created
+  assert tpu.main(words, cloud.world()) == 0 and cloud.created
+
+
 MISSING = ['storage.objects.create', 'storage.buckets.get', 'tpu.nodes.delete']
 
 
