@@ -122,7 +122,7 @@ def list_warnings(manifest: dict, words: Sequence[str]) -> list[str]:
       'by whose rules sentences are split; prepare the data again with their '
       'language, such as data.language=ko'
     )
-  lines += _warn_of_layout(manifest)
+  lines += _warn_of_layout(manifest) + _warn_of_shares(manifest)
   lines += unknown.warn(
     manifest['unknown_share'],
     manifest['unknown_characters'],
@@ -154,6 +154,24 @@ def _warn_of_layout(manifest: dict) -> list[str]:
       f'WARNING: documents have {mean:.1f} sentences on average, and {random:.0%} '
       f'of the pairs are random: {_SHORT[manifest["recipe"]["layout"]]}if they '
       'are so short, train with objective.nsp=False'
+    )
+  return lines
+
+
+def _warn_of_shares(manifest: dict) -> list[str]:
+  """Warns of inputs without text, and of less general text than was asked for."""
+  inputs, asked = manifest['inputs'], manifest['recipe'].get('general_share', 0)
+  used = [x['train']['tokens'] * x.get('weight', 1.0) for x in inputs]
+  lines = [
+    f'WARNING: nothing of {x["input"]} is trained on: it has no text, or '
+    'data.max_documents ends before it'
+    for x, tokens in zip(inputs, used, strict=True)
+    if not tokens
+  ]
+  if asked and 0 < used[-1] < asked / 2 * sum(used):
+    lines.append(
+      f'WARNING: {inputs[-1]["input"]} is {used[-1] / sum(used):.2%} of the text, '
+      f'not {asked:.0%} as data.general_share asks; give more of it'
     )
   return lines
 

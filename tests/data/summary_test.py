@@ -50,6 +50,22 @@ def test_files_of_an_input_are_counted_by_kind():
   assert lines[1].startswith('mine: 2 JSONL, 2 text, 1 JSON, 5 documents, ')
 
 
+def test_an_input_without_text_and_too_little_general_text_are_noticed():
+  def warn_of(tokens, **recipe):
+    inputs = [
+      {'input': name, 'weight': weight, 'train': {'tokens': n}}
+      for name, weight, n in (('own', 1.0, 900), ('other', 2.0, tokens))
+    ]
+    return warn(inputs=inputs, recipe=recipe)
+
+  [said] = warn_of(0)
+  assert said.startswith('WARNING: nothing of other is trained on: it has no t')
+  assert len(warn_of(0, general_share=0.1)) == 1
+  assert not warn_of(1) and not warn_of(50, general_share=0.1)
+  [said] = warn_of(20, general_share=0.1)
+  assert 'other is 4.26% of the text, not 10% as data.general_share' in said
+
+
 def test_text_in_no_row_is_warned_of():
   row = {'unused_tokens': 20, 'unused_share': 0.02, 'random_share': 0.5}
   assert warn(lengths={'128': row}) == [
