@@ -181,6 +181,11 @@ def _compare(workdir, config) -> dict:
 
 def _announce(workdir, found):
   described = {kind: describe_changes(x) for kind, x in found.items() if x}
+  for name in sorted(found.get(ANOTHER, {}).keys() - FIELDS.keys()):
+    raise errors.UserError(
+      f'{paths.config(workdir)}: {name!r} is not a field of this version; use the '
+      'one that saved it, or another --workdir.'
+    )
   if ANOTHER in described:
     more = ''
     if 'phases.steps' in found[ANOTHER]:

@@ -37,6 +37,15 @@ def test_who_wants_more_steps_is_told_of_init_from(tmp_path):
     train(tmp_path / 'run', 'steps=12,seed=3')
 
 
+def test_a_run_of_another_version_is_for_that_version(tmp_path):
+  train(tmp_path / 'run')
+  path = str(tmp_path / 'run' / 'config.json')
+  files.write_json(path, files.read_json(path) | {'model.rope': 3})
+  match = "json: 'model.rope' is not a field of this version; use the one that"
+  with pytest.raises(errors.UserError, match=match):
+    train(tmp_path / 'run')
+
+
 def test_a_file_is_no_working_directory(tmp_path):
   (tmp_path / 'x').write_text('')
   with pytest.raises(
