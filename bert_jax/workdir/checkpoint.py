@@ -90,8 +90,11 @@ class Checkpoints:
     """Waits for the last save; deletes the checkpoints that it makes needless."""
     with self._saving():
       self._saver.wait_until_finished()
-    if self.newest is None or self.newest in self._steps:
-      return
+      if self.newest is None or self.newest in self._steps:
+        return
+      # Orbax takes a save that was cancelled for one that ended well.
+      if distributed.is_first() and self.complete != self.newest:
+        raise OSError(f'saving step {self.newest} ended without a checkpoint')
     self._steps.append(self.newest)
     # A run that resumes from the newest knows the best that is stored there alone.
     every = self._keep_every

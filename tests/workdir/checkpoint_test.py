@@ -131,3 +131,14 @@ def test_the_best_is_kept_until_a_better_one_is_complete(tmp_path, monkeypatch):
     checkpoints.best = 5, 0.6
     checkpoints.save(5, make_state(5))
   assert sorted(os.listdir(directory)) == ['5']
+
+
+def test_nothing_is_deleted_for_a_checkpoint_that_is_not_there(folder):
+  directory = f'{folder}/c'
+  with pytest.raises(OSError, match='step 4 ended without.*step 3 is kept'):
+    with checkpoint.Checkpoints(directory, 1, 0) as checkpoints:
+      checkpoints.save(3, make_state(3))
+      save_in_background(checkpoints, 4)
+      storage.delete(f'{directory}/4')
+      checkpoints.save(5, make_state(5))
+  assert int(restore(directory)[0]['step']) == 3
