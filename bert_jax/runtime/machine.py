@@ -1,6 +1,7 @@
 """What this machine has, and how jax is to use it."""
 
 import ctypes
+import errno
 import glob
 import importlib.util
 import os
@@ -84,6 +85,10 @@ def keep_programs():
   try:
     folder = storage.get_cache_folder('xla')
     os.makedirs(folder, exist_ok=True)
+    if not os.access(
+      folder, os.W_OK | os.X_OK
+    ):  # jax would say of each program
+      raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
   except (OSError, errors.UserError) as error:
     line = f'compiled programs are not kept: {error}'
     print(line, file=sys.stderr, flush=True)

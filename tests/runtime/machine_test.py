@@ -96,6 +96,11 @@ def test_programs_are_kept_where_the_user_keeps_caches_if_that_can_be(
     line = 'compiled programs are not kept: .*Not a directory'
     assert re.match(line, capsys.readouterr().err)
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    with monkeypatch.context() as m:  # root may write anywhere
+      m.setattr(os, 'access', lambda *_: False)
+      machine.keep_programs()
+    assert jax.config.jax_compilation_cache_dir is None
+    assert 'not kept: [Errno 13] Permission' in capsys.readouterr().err
     machine.keep_programs()
     assert jax.config.jax_compilation_cache_dir == f'{tmp_path}/bert_jax/xla'
   finally:
