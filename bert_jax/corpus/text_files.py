@@ -99,8 +99,9 @@ def open_text(path: str) -> Iterator[BinaryIO]:
   """Opens a file for reading its decompressed bytes."""
   with _open_raw(path) as raw, errors.explaining(f'cannot read {path}', _AGAIN):
     decompress = _find_decompressor(raw)
-    # Which finds lines fast.
-    yield io.BufferedReader(decompress(raw), _HEAD) if decompress else raw
+    yield (
+      io.BufferedReader(_Steps(decompress(raw)), _HEAD) if decompress else raw
+    )
 
 
 def read_head(path: str) -> bytes:
@@ -190,6 +191,24 @@ def _cut(line: bytes) -> int:
     cut -= 1  # continuation bytes
   # The byte before them leads the character, unless it is ASCII.
   return cut - 1 if line[cut - 1] >= 0xC0 else len(line)
+
+
+class _Steps(io.RawIOBase):
+  """What an archive decompresses to, for a BufferedReader, which finds lines fast.
+
+  Archives' own `readinto` drops what it has read before it meets damage.
+  """
+
+  def __init__(self, archive: BinaryIO):
+    self._archive = archive
+
+  def readable(self):
+    return True
+
+  def readinto(self, buffer):
+    part = self._archive.read1(len(buffer))
+    buffer[: len(part)] = part
+    return len(part)
 
 
 def _open_zstd(raw: BinaryIO) -> BinaryIO:

@@ -113,6 +113,17 @@ def test_damaged_archives_are_read_to_the_damage_named_and_counted(
   assert f'{str(path)!r} cannot be read to its end' in capsys.readouterr().err
 
 
+@pytest.mark.parametrize('extension', [x for x in COMPRESS if x != 'zst'])
+def test_of_a_small_damaged_archive_all_before_the_damage_is_used(
+  write, extension
+):
+  text = '\n\n'.join(f'{k} is {k * k}.' for k in range(1000))  # below 64 kB
+  whole = COMPRESS[extension](text.encode())
+  # Of bz2, a block behind the first, which is whole.
+  path = write(f'a.{extension}', (whole + whole)[: -len(whole) // 2])
+  assert len(_read([path])) >= 999  # the line that is cut may be lost
+
+
 @pytest.mark.parametrize('name', ['a.txt', 'a.jsonl', 'a.txt.gz'])
 def test_a_disk_that_fails_ends_the_reading(tmp_path, name):
   # Opens, and answers EIO to whoever reads its start.

@@ -86,6 +86,10 @@ def _read_lines(path, newline: str) -> Iterator[str]:
         yield from text
     except UnicodeDecodeError:
       _refuse_encoding(path)
+    except OSError as error:
+      if not text_files.is_damage(error, path):
+        raise
+      raise errors.UserError(f'{errors.first_line(error)}; {advice}') from error
 
 
 def _refuse_encoding(path):
@@ -143,7 +147,10 @@ def _name_values(
       if not ragged and len(values) != len(names):
         count, known = errors.count(len(values), 'column'), len(names)
         problem = f'has {count}, not {known} ({describe_names(names)})'
-        raise errors.at_line(path, number, f'{problem}; correct that line.')
+        advice = (
+          'correct that line; commas separate columns of .csv, tabs others.'
+        )
+        raise errors.at_line(path, number, f'{problem}; {advice}')
       yield number, dict(zip(names, values, strict=False))
 
 

@@ -107,6 +107,11 @@ def test_no_copy_of_a_training_row_is_held_out(tmp_path, copies):
     ),
     ('text,label\nt,a\nu\n', 'csv', 'line 3 has 1 column, not 2'),
     ('text\tlabel\nt\ta\tb\n', 'tsv', 'line 2 has 3 columns, not 2'),
+    (
+      'text;label\nt, u;a\n',
+      'csv',
+      r'2 columns, not 1 .*; commas sep.* of .csv',
+    ),
     ('text,label\nt,a\nu,NA\n', 'csv', 'line 3; .* NA, None, nan, - and their'),
     (
       '{"text": "t", "label": [1]}\n',

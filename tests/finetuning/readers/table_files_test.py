@@ -1,5 +1,6 @@
 """Tests of reading tables: that no row and no column is lost."""
 
+import bz2
 import gzip
 import tracemalloc
 
@@ -86,3 +87,14 @@ def test_what_is_not_utf_8_is_named_by_its_line(tmp_path, name):
   path.write_bytes(gzip.compress(wide) if 'gz' in name else wide)
   with pytest.raises(errors.UserError, match='is UTF-16; convert it'):
     table_files.read(str(path))
+
+
+@pytest.mark.parametrize('name', ['x.csv.bz2', 'x.csv.gz'])
+def test_a_damaged_archive_is_a_mistake_and_no_ill_disk(tmp_path, name):
+  compress = bz2.compress if name.endswith('bz2') else gzip.compress
+  raw = compress(b'text,label\n' + b't,a\n' * 1000)
+  (tmp_path / name).write_bytes(raw[:-8] + bytes(8))  # with the checksum
+  with pytest.raises(
+    errors.UserError, match=f'{name}: .*; is this the right p'
+  ):
+    table_files.read(str(tmp_path / name))
