@@ -85,9 +85,8 @@ def keep_programs():
   try:
     folder = storage.get_cache_folder('xla')
     os.makedirs(folder, exist_ok=True)
-    if not os.access(
-      folder, os.W_OK | os.X_OK
-    ):  # jax would say of each program
+    # Otherwise jax warns of each program.
+    if not os.access(folder, os.W_OK | os.X_OK):
       raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
   except (OSError, errors.UserError) as error:
     line = f'compiled programs are not kept: {error}'
