@@ -78,7 +78,7 @@ def test_every_program_of_a_run_is_compiled():
     programs.EVALUATE,
     programs.INITIALISE,
   }
-  (facts,) = report['phases']
+  facts, _ = report['phases']  # of a length
   assert facts['needed_bytes'] == sum(facts['memory'].values())
   assert facts['usable_bytes'] == 30 * 2**30
   memory = facts['memory']  # the optimizer's is the device's share
