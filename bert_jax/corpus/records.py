@@ -97,12 +97,13 @@ def read_parquet(
         yield from _decode(opened.iter_batches(_ROWS, [k], [field]))
 
 
-def read_arrow(file: BinaryIO, path: str, field: str) -> Iterator[bytes]:
-  """Yields the texts of a file or a stream of Arrow."""
+def read_arrow(
+  file: BinaryIO, head: bytes, path: str, field: str
+) -> Iterator[bytes]:
+  """Yields the texts of a file or a stream of Arrow, which begins with `head`."""
   from pyarrow import ipc
 
-  is_file = file.read(6) == b'ARROW1'
-  file.seek(0)
+  is_file = head.startswith(b'ARROW1')
   with _explaining(path):
     opened = (ipc.open_file if is_file else ipc.open_stream)(file)
     _check_field(opened.schema, path, field)

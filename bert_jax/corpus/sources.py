@@ -190,7 +190,7 @@ def _parse(file, head, part: Range, layout, field, counts):
     texts = records.read_parquet(file, path, field, start, stop)
     return formats.read_texts(texts, layout, counts)
   if kind == file_kinds.ARROW:
-    texts = records.read_arrow(file, path, field)
+    texts = records.read_arrow(file, head, path, field)
     return formats.read_texts(texts, layout, counts)
   if part.is_whole:  # stored: what is decompressed may be longer
     lines = text_files.read_lines(file)

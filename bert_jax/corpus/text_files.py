@@ -201,6 +201,8 @@ class _Steps(io.RawIOBase):
 
   def __init__(self, archive: BinaryIO):
     self._archive = archive
+    self.seekable, self.seek = archive.seekable, archive.seek  # for columns
+    self.tell = archive.tell
 
   def readable(self):
     return True

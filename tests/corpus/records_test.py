@@ -12,6 +12,7 @@ from bert_jax import errors
 from bert_jax.corpus import records, sources, text_files
 from tests import tfds_sets
 from tests.corpus.sources_test import read_groups
+from tests.corpus.text_files_test import COMPRESS
 
 # JSON.
 
@@ -138,6 +139,10 @@ def test_texts_are_those_of_json(tmp_path, name, kind):
   assert found == _read([lines])
   assert found[0][-1] == ['Gödel.', 'Left.'] and len(found[0]) == 901
   assert found[1]['empty_documents'] == 2
+  for extension in ('zst', 'gz') if name == 'a.arrow' else ('gz',):
+    archive = tmp_path / f'{name}.{extension}'
+    archive.write_bytes(COMPRESS[extension](path.read_bytes()))
+    assert _read([archive])[0] == found[0]
 
 
 def test_pieces_of_any_size_share_the_row_groups(tmp_path, monkeypatch):
