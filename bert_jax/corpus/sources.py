@@ -183,6 +183,8 @@ def _until_damage(items: Iterable, path: str, counts: collections.Counter):
 def _parse(file, head, part: Range, layout, field, counts):
   """Returns the documents of an open file, whose `head` shows its format."""
   path, start, stop = part.path, part.start, part.stop
+  if part.is_whole:  # as it is stored: what it decompresses to may be longer
+    stop = sys.maxsize
   kind = file_kinds.recognise(path, head)
   if kind == file_kinds.DUMP:
     return mediawiki.read_documents(file, counts)
@@ -192,7 +194,7 @@ def _parse(file, head, part: Range, layout, field, counts):
   if kind == file_kinds.ARROW:
     texts = records.read_arrow(file, head, path, field)
     return formats.read_texts(texts, layout, counts)
-  if part.is_whole:  # stored: what is decompressed may be longer
+  if part.is_whole:
     lines = text_files.read_lines(file)
   else:
     separates = _SEPARATORS.get(kind, formats.is_separator)
