@@ -114,8 +114,7 @@ def main():
   paths = [y for x in given.input.split(',') for y in text_files.expand(x)]
   cli.require_other(given.output, *paths)
   names, units = zip(*read_items(paths, given.two_lines), strict=True)
-  model = source.read(given.model)
-  source.require_mlm(model)
+  model = source.read_with_mlm(given.model)
   texts = [text for unit in units for text in unit]
   ids = model.tokenizer.ids(texts)
   flat = np.concatenate([*ids, []])

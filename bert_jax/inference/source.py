@@ -98,6 +98,13 @@ def _warn_of_added_words(path: str, left_over: Sequence[str]):
     )
 
 
+def read_with_mlm(path: str) -> Source:
+  """Reads a BERT that guesses words; raises errors.UserError for another."""
+  model = read(path)
+  require_mlm(model)
+  return model
+
+
 def require_mlm(model: Source):
   """Raises errors.UserError unless a model has an MLM head."""
   if 'mlm' not in model.params:
