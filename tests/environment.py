@@ -13,7 +13,7 @@ def for_devices(count: int) -> dict[str, str]:
     # All of a program in one module of LLVM: its parts would take longer.
     '--xla_cpu_parallel_codegen_split_count=1',
   ]
-  if _JAXLIB < (0, 12):
+  if _JAXLIB < (0, 11):
     # The newer way to compile fusions for CPUs takes twice as long. XLA stops
     # at a flag that it does not know, as later versions do not know this one.
     flags.append('--xla_cpu_use_fusion_emitters=false')
