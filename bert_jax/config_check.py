@@ -17,15 +17,17 @@ def check(c: config_dict.ConfigDict):
   _check_phases(c.phases)
   recipe.check_inputs(c.data)
   readings.get_xla_options(c.compute.xla_options)
-  f, bilstm, frozen = c.finetuning, c.model.bilstm, c.optimizer.freeze
-  _check_dropout('finetuning.head_dropout', f.head_dropout)
+  _check_training(c)
+  _check_finetuning(c)
+
+
+def _check_training(c):
+  """Checks where a run starts, its rates and its text."""
   o, steps = c.optimizer, sum(c.phases.steps)
   longest, most = max(c.phases.seq_length), c.model.max_positions
-  pretraining, classes = c.task == 'pretraining', c.task == 'classification'
-  rate, continued = o.learning_rate, pretraining and c.init_from
+  pretraining, rate = c.task == 'pretraining', o.learning_rate
+  continued = pretraining and c.init_from
   masked = pretraining and c.objective.kind == 'mlm'
-  gpt, features = f.form == 'gpt', f.features != 'none'
-  asked = f'finetuning.features={f.features}'
   _refuse(
     {
       'resize_positions=True means nothing without init_from': (
@@ -63,6 +65,18 @@ def check(c: config_dict.ConfigDict):
       'auto computes the last layer everywhere else': (
         c.compute.last_layer == 'predicted' and not masked
       ),
+    }
+  )
+
+
+def _check_finetuning(c):
+  f, bilstm, frozen = c.finetuning, c.model.bilstm, c.optimizer.freeze
+  pretraining, classes = c.task == 'pretraining', c.task == 'classification'
+  gpt, features = f.form == 'gpt', f.features != 'none'
+  asked = f'finetuning.features={f.features}'
+  _check_dropout('finetuning.head_dropout', f.head_dropout)
+  _refuse(
+    {
       f'model.bilstm={bilstm} means nothing in pre-training': (
         pretraining and bilstm
       ),
