@@ -85,6 +85,27 @@ FIELDS: dict[str, Field] = {
     "activation of the MLP; gelu_tanh is Google's",
     Choice('gelu', 'gelu_tanh', 'relu'),
   ),
+  'model.body': Field(
+    'classic',
+    "the layers: BERT's, or ModernBERT's (docs/modern.md)",
+    Choice('classic', 'modern'),
+  ),
+  'model.window': Field(
+    128,
+    'of the modern body: tokens that a local layer sees, half on each side',
+    Range(2, 2**16),
+  ),
+  'model.global_every': Field(
+    3, 'of the modern body: every so many layers, one sees all', Range(1, 1024)
+  ),
+  'model.rope_theta': Field(
+    10_000.0,
+    'of the modern body: base of the wavelengths of layers that see all',
+    Range(1, 1e9),
+  ),
+  'model.local_rope_theta': Field(
+    10_000.0, 'the same, of local layers', Range(1, 1e9)
+  ),
   'model.norm': Field(
     'post',
     'LayerNorm after each sublayer (BERT) or before it',

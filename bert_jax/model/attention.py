@@ -34,20 +34,30 @@ class Tokens(NamedTuple):
 
 
 def compute_mask(
-  tokens: Tokens, causal: bool, positions: jax.Array | None = None
+  tokens: Tokens,
+  causal: bool,
+  positions: jax.Array | None = None,
+  window: int | None = None,
 ):
   """Returns the attention mask, bool [B, 1, 1 or S or R, S] (from, to).
 
   Each token attends to the tokens of its row; in a packed row, of its pair; if
-  causal, to no later tokens.
+  causal, to no later tokens; in a window, to none that is further away.
 
   Args:
     positions: [B, R] of the tokens that attend, if not causal; None is all.
+    window: distance in tokens; None is any.
   """
   mask = tokens.input_mask[:, None, None, :].astype(bool)  # [B, 1, 1, S]
   if causal:
     length = mask.shape[-1]
     mask = mask & jnp.tri(length, dtype=bool)[None, None]  # [B, 1, S, S]
+  if window is not None:
+    places = jnp.arange(mask.shape[-1])
+    asking = places[None] if positions is None else positions
+    # [B or 1, S or R, S]
+    far = jnp.abs(asking[..., None] - places[None, None]) > window
+    mask = mask & ~far[:, None]
   if tokens.sequence_ids is not None:
     pair = tokens.sequence_ids[:, None]
     own = pair
@@ -59,22 +69,24 @@ def compute_mask(
 
 def attend(
   qkv: jax.Array,
-  bias: jax.Array,
+  bias: jax.Array | None,
   tokens: Tokens,
   key: jax.Array,
   config: bert_config.BertConfig,
   sow: Callable[[jax.Array], object] | None = None,
+  window: int | None = None,
 ):
   """Computes dropout(softmax(q k / sqrt(K))) v, [B, S, H, K].
 
   Args:
     qkv: queries, keys and values without their biases, [B, S, 3, H, K].
-    bias: of queries, keys and values, [3, H, K].
+    bias: of queries, keys and values, [3, H, K], or None.
     key: of the dropout; None turns it off.
     sow: is given the probabilities [B, H, S, S]; `xla` only.
+    window: the furthest key that a query sees, in tokens; None is any.
   """
   if config.reverse:
-    return _attend_in_reverse(qkv, bias, tokens, key, config, sow)
+    return _attend_in_reverse(qkv, bias, tokens, key, config, sow, window)
   options = {
     'rate': config.attention_dropout,
     'mask_value': config.mask_value,
@@ -84,17 +96,20 @@ def attend(
   ours = {'fused': fused_attention, 'flash': flash_attention}
   if kernels := ours.get(config.attention):
     return kernels.attend(qkv, bias, tokens.input_mask, key, **options)
-  qkv = elementwise.add_bias(qkv, bias, config.flat_rows)
+  if bias is not None:
+    qkv = elementwise.add_bias(qkv, bias, config.flat_rows)
   if config.attention == 'recompute':
     call = recomputed_attention.Call(
       rate=config.attention_dropout,
       mask_value=config.mask_value,
-      compute_mask=functools.partial(compute_mask, causal=config.causal),
+      compute_mask=functools.partial(
+        compute_mask, causal=config.causal, window=window
+      ),
       split_heads=not config.separate_heads,
     )
     return recomputed_attention.attend(qkv, tokens, key, call)
   q, k, v = qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2]
-  seen = compute_mask(tokens, config.causal)
+  seen = compute_mask(tokens, config.causal, window=window)
   return _mix(q, k, v, seen, key, config, sow)
 
 
@@ -106,6 +121,7 @@ def attend_from(
   key: jax.Array,
   config: bert_config.BertConfig,
   sow: Callable[[jax.Array], object] | None = None,
+  window: int | None = None,
 ):
   """Computes what `attend` does at some positions, [B, R, H, K].
 
@@ -116,11 +132,11 @@ def attend_from(
     kv: keys and values of all tokens, [B, S, 2, H, K].
     positions: [B, R] integers.
   """
-  seen = compute_mask(tokens, False, positions)
+  seen = compute_mask(tokens, False, positions, window)
   return _mix(q[:, :, 0], kv[:, :, 0], kv[:, :, 1], seen, key, config, sow)
 
 
-def _attend_in_reverse(qkv, bias, tokens, key, config, sow):
+def _attend_in_reverse(qkv, bias, tokens, key, config, sow, window):
   """Reads from right to left, which is left to right in the reversed row."""
 
   def flip(x, axes=(1,)):
@@ -133,6 +149,7 @@ def _attend_in_reverse(qkv, bias, tokens, key, config, sow):
     key,
     dataclasses.replace(config, reverse=False),
     sow and (lambda weights: sow(flip(weights, (2, 3)))),
+    window,
   )
   return flip(mixed)
 

@@ -25,6 +25,7 @@ _DEVIATIONS = {'truncated_normal': 0.8796, 'normal': 1.0}
 # the first layer looks at neighbouring tokens, see `neighbour_heads`.
 ATTENTION_INITS = ('neighbours', 'random')
 NORMS = ('post', 'pre')
+BODIES = ('classic', 'modern')
 # What a block keeps for the backward pass: all; results of products with
 # weights; its input only.
 REMAT = {
@@ -48,6 +49,7 @@ class BertConfig:
   dropout: float = 0.1
   attention_dropout: float = 0.1
   activation: str = 'gelu_tanh'
+  body: str = 'classic'  # BERT's, or ModernBERT's (`modern`)
   norm: str = 'post'
   norm_epsilon: float = 1e-12
   initializer: str = 'truncated_normal'
@@ -57,6 +59,11 @@ class BertConfig:
   mask_value: float = -10_000.0
   causal: bool = False  # tokens do not see later ones
   reverse: bool = False  # with causal: they do not see earlier ones instead
+  # Of the modern body, see `window_of` and `theta_of`.
+  window: int = 128
+  global_every: int = 3
+  rope_theta: float = 10_000.0
+  local_rope_theta: float = 10_000.0
   # How it is computed:
   vocab_multiple: int = 1
   attention: str = 'xla'
@@ -74,6 +81,22 @@ class BertConfig:
   @property
   def head_size(self) -> int:
     return self.hidden_size // self.num_heads
+
+  @property
+  def modern(self) -> bool:
+    return self.body == 'modern'
+
+  def window_of(self, layer: int) -> int | None:
+    """Returns how many tokens away a layer looks, at most; None is any."""
+    if not self.modern or layer % self.global_every == 0:
+      return None
+    return self.window // 2
+
+  def theta_of(self, layer: int) -> float:
+    """Returns the base of a layer's rotary wavelengths."""
+    if self.window_of(layer) is None:
+      return self.rope_theta
+    return self.local_rope_theta
 
   @property
   def kind(self) -> str:
@@ -102,14 +125,18 @@ class BertConfig:
     """Returns the matrix-product FLOPs of one row, forward + backward.
 
     6 FLOPs per weight and token, and 12 S² D per layer for attention's two
-    products, also in packed rows.
+    products, also in packed rows; in a window, 12 S D times its tokens.
     """
-    s, p, d, f = length, predictions, self.hidden_size, self.mlp_size
-    encoder = 6 * self.num_layers * (4 * d * d + 2 * d * f) * s
-    attention = 12 * self.num_layers * d * s * s
-    heads = 6 * p * (d * d + d * self.vocab_size) + 6 * pairs * d * d
+    s, p, d = length, predictions, self.hidden_size
+    mlp = (3 if self.modern else 2) * d * self.mlp_size
+    encoder = 6 * self.num_layers * (4 * d * d + mlp) * s
+    windows = [self.window_of(i) for i in range(self.num_layers)]
+    seen = [s if w is None else min(2 * w + 1, s) for w in windows]
+    attention = 12 * d * s * sum(seen)
+    heads = 6 * p * (d * d + d * self.vocab_size)
+    heads += 0 if self.modern else 6 * pairs * d * d
     if self.last_layer == 'predicted':  # keys and values of all tokens
       left_out = max(s - p - pairs, 0)
-      encoder -= 6 * (2 * d * d + 2 * d * f) * left_out
-      attention -= 12 * d * s * left_out
+      encoder -= 6 * (2 * d * d + mlp) * left_out
+      attention -= 12 * d * seen[-1] * left_out
     return encoder + attention + heads

@@ -4,7 +4,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.model import bert_config, encoder
+from bert_jax.model import bert_config, encoder, modern
 from bert_jax.ops import tied_decoder
 
 
@@ -15,7 +15,8 @@ class MlmHead(nn.Module):
 
   def setup(self):
     c = self.config
-    self.transform = encoder.Dense(c, (c.hidden_size,))
+    scale = modern.scale_into(c)
+    self.transform = encoder.Dense(c, (c.hidden_size,), 1, scale)
     self.norm = encoder.make_norm(c, None)
     self.bias = self.param('bias', nn.initializers.zeros, (c.vocab_rows,))
 

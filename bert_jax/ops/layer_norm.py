@@ -12,16 +12,20 @@ import jax.numpy as jnp
 
 
 class LayerNorm(nn.Module):
-  """Normalises the last axis (arXiv 1607.06450); trains `scale` and `bias`."""
+  """Normalises the last axis (arXiv 1607.06450); trains `scale`, maybe `bias`."""
 
   epsilon: float
   dtype: str  # of the result; everything is computed in float32
+  use_bias: bool = True
 
   @nn.compact
   def __call__(self, x):
     size = x.shape[-1:]
     scale = self.param('scale', nn.initializers.ones, size)
-    bias = self.param('bias', nn.initializers.zeros, size)
+    if self.use_bias:
+      bias = self.param('bias', nn.initializers.zeros, size)
+    else:
+      bias = jnp.zeros(size)
     return normalise(x, scale, bias, self.epsilon, self.dtype)
 
 

@@ -22,7 +22,8 @@ RULES = (
   (r'encoder/layer_\d+/attention/qkv/bias', P(None, 'model', None)),
   (r'encoder/layer_\d+/attention/out/kernel', P('model', None, None)),
   (r'encoder/layer_\d+/attention/out/bias', P(None)),  # [D]
-  (r'encoder/layer_\d+/mlp_in/kernel', P(None, 'model')),  # [D, F]
+  # [D, F], or [D, 2, F] with a gate
+  (r'encoder/layer_\d+/mlp_in/kernel', P(None, 'model')),
   (r'encoder/layer_\d+/mlp_in/bias', P('model')),
   (r'encoder/layer_\d+/mlp_out/kernel', P('model', None)),  # [F, D]
   (r'encoder/layer_\d+/mlp_out/bias', P(None)),
@@ -53,6 +54,7 @@ def compute_spec(mesh: Mesh, name: str, shape: tuple[int, ...]) -> P:
   spec, n = found[0], mesh.shape['model']
   if n == 1 or 'model' not in spec:
     return P(*[None] * len(shape))
+  spec = P(*[None] * (len(shape) - len(spec)), *spec)
   size = shape[spec.index('model')]
   if size % n == 0:
     return spec
