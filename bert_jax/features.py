@@ -20,6 +20,8 @@ may also be given as arguments, each in quotes. Line i, from 0, becomes in the
 draws where each token looks. Layers and heads count from 0.
 """
 
+import math
+import warnings
 import zipfile
 from collections.abc import Iterable
 
@@ -28,14 +30,15 @@ from absl import flags
 
 from bert_jax import errors
 from bert_jax.finetuning.readers import table_files
-from bert_jax.inference import (
-  attention_plot,
-  hidden_states,
-  source,
-  trained_length,
-)
+from bert_jax.inference import hidden_states, source, trained_length
 from bert_jax.runtime import cards, cli, files, progress
 from bert_jax.tokenization import unknown
+
+# Inches: row of a token, minimum side of a map, gap between maps.
+_CELL, _LEAST_SIDE, _GAP = 0.2, 1.6, 0.4
+_COLUMNS = 4  # heads side by side, at most
+# The first comes with matplotlib; the others may have what it lacks.
+_FONTS = 'DejaVu Sans,Noto Sans CJK JP,Noto Sans CJK KR,Noto Sans'.split(',')
 
 
 def write(path: str, features: Iterable[hidden_states.Features], total: int):
@@ -65,6 +68,54 @@ def split_lines(lines: Iterable[str], path: str) -> list[tuple[str, ...]]:
       problem = f'has {len(row)} texts with tabs between; give one or a pair.'
       raise errors.at_line(path, number, problem)
   return rows
+
+
+def draw_attention(
+  path: str, tokens: tuple[str, ...], maps: dict[str, np.ndarray]
+):
+  """Draws attention maps as a PNG.
+
+  Args:
+    tokens: S word pieces.
+    maps: {title: probabilities [S (from), S (to)]}.
+  """
+  matplotlib = cards.import_matplotlib()
+  there = {font.name for font in matplotlib.font_manager.fontManager.ttflist}
+  fonts = [name for name in _FONTS if name in there]  # searched for each letter
+  with (
+    matplotlib.rc_context({'font.family': fonts, 'font.size': 8}),
+    warnings.catch_warnings(record=True, action='always') as warned,
+  ):
+    figure = _make_figure(matplotlib, tokens, maps)
+    files.write_file(
+      path, lambda new: figure.savefig(new, format='png', dpi=110)
+    )
+  if any('missing from font' in str(w.message) for w in warned):
+    print('no font here has all letters of it; install one, such as Noto Sans')
+
+
+def _make_figure(matplotlib, tokens, maps):
+  columns = min(_COLUMNS, math.ceil(math.sqrt(len(maps))))
+  rows = math.ceil(len(maps) / columns)
+  side = max(_CELL * len(tokens), _LEAST_SIDE) + _GAP
+  figure = matplotlib.figure.Figure(
+    (columns * side + 2, rows * side + 1), layout='constrained'
+  )
+  grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+  most = max(x.max() for x in maps.values())
+  for axis, (title, probabilities) in zip(
+    grid.flat, maps.items(), strict=False
+  ):
+    image = axis.imshow(probabilities, 'Blues', vmin=0, vmax=most)
+    axis.set_title(title)
+    axis.set_xticks(range(len(tokens)), tokens, rotation=90)
+    axis.set_yticks(range(len(tokens)), tokens)
+  for axis in grid.flat[len(maps) :]:
+    axis.remove()
+  figure.supxlabel('to', fontsize=10)
+  figure.supylabel('from', fontsize=10)
+  figure.colorbar(image, ax=[*grid.flat[: len(maps)]], label='probability')
+  return figure
 
 
 def _define_flags():
@@ -104,7 +155,7 @@ def main(argv: list[str]):
       f'layer {layer}, head {head}': one.attention[layer, head]
       for head in (heads if f.head is None else [heads[f.head]])
     }
-    attention_plot.draw(f.attention_plot, one.tokens, maps)
+    draw_attention(f.attention_plot, one.tokens, maps)
     print(f'wrote {f.attention_plot}: {" ".join(one.tokens)}')
 
 

@@ -90,6 +90,27 @@ def finetuned(tmp_path_factory, worker_id):
 
 
 @pytest.fixture(scope='session')
+def directories(tmp_path_factory):
+  """Returns {pairs per row: prepared data}, of lengths 32 and 64."""
+  from bert_jax.data import prepare
+  from tests.data import preparation
+
+  root = tmp_path_factory.mktemp('prepared')
+  path = preparation.write_corpus(root / 'corpus.txt')
+  found = {pack: str(root / f'data{pack}') for pack in (1, 3)}
+  for pack, directory in found.items():
+    # Short targets, so that some pairs are short enough to share a row.
+    recipe = preparation.make_recipe(path, pack=pack, short_seq_prob=0.5)
+    prepare.prepare(recipe, directory, prepare.local_runner(0))
+  return found
+
+
+@pytest.fixture(scope='session')
+def directory(directories):
+  return directories[1]
+
+
+@pytest.fixture(scope='session')
 def emulator():
   """An emulator of Google Cloud Storage, behind a `Proxy`, which is returned.
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, features
-from bert_jax.inference import attention_plot, hidden_states
+from bert_jax.inference import hidden_states
 from tests import commands, models
 
 TOKENS = ('[CLS]', '$', '$', '[SEP]')
@@ -77,7 +77,7 @@ def test_a_picture_names_the_tokens_of_every_head(tmp_path, monkeypatch):
     figure.Figure, 'savefig', lambda self, *args, **kwargs: drawn.append(self)
   )
   maps = {f'head {i}': np.full((4, 4), 0.25) for i in range(3)}
-  attention_plot.draw(str(tmp_path / 'x.png'), TOKENS, maps)
+  features.draw_attention(str(tmp_path / 'x.png'), TOKENS, maps)
   shown = [axis for axis in drawn[0].axes if axis.get_title()]
   assert [axis.get_title() for axis in shown] == [*maps]
   for labels in (shown[2].get_xticklabels(), shown[2].get_yticklabels()):

@@ -6,10 +6,8 @@ import re
 
 import pytest
 
-from bert_jax import errors
+from bert_jax import errors, report
 from bert_jax.config import pretraining, to_json
-from bert_jax.report import __main__ as command
-from bert_jax.report import page
 from bert_jax.runtime import bucket
 from tests import commands
 
@@ -46,7 +44,7 @@ def write(folder, losses=(6.0, 4.0), rows=(), task='pretraining', **files):
 
 
 def show(*folders):
-  return page.render([page.read(str(x)) for x in folders])
+  return report.render([report.read(str(x)) for x in folders])
 
 
 def find_row(text, name):
@@ -112,7 +110,7 @@ def test_a_run_that_failed_at_the_start_says_why(tmp_path):
 def test_a_chart_is_the_same_bytes_again_and_takes_the_pages_colour():
   curves = {'<a>': [(1, 3), (2, 4)], '_b': [(1, 4), (2, 3)]}
   marks = {'level': ('y', 3.5), 'place': ('x', 1.5)}
-  drawn, again = (page.draw('t', curves, marks) for _ in '12')
+  drawn, again = (report.draw('t', curves, marks) for _ in '12')
   assert drawn == again and drawn.startswith('<svg fill="currentColor"')
   for name in ('&lt;a&gt;', '_b', 'level', 'place'):
     assert f'{name}</text>' in drawn
@@ -170,7 +168,7 @@ def test_the_command_replaces_a_link_and_not_its_target(tmp_path):
   a, b = write(tmp_path / 'a'), write(tmp_path / 'b')
   (tmp_path / 'mine').write_text('mine')
   os.symlink(tmp_path / 'mine', f'{a}/report.html')
-  commands.run(command, f'--workdir={a},{b}')
+  commands.run(report, f'--workdir={a},{b}')
   text = (tmp_path / 'a' / 'report.html').read_text()
   assert text.startswith('<!doctype html>') and '<h1>a, b</h1>' in text
   assert (tmp_path / 'mine').read_text() == 'mine'

@@ -9,10 +9,10 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import errors
+from bert_jax import errors, replay
 from bert_jax.config import to_json, unflatten
 from bert_jax.data import prepare
-from bert_jax.pretraining import pretrain, replay
+from bert_jax.pretraining import pretrain
 from tests import models
 from tests.data import preparation
 from tests.pretraining import pretrain_test

@@ -1,4 +1,12 @@
-"""A page on runs, one self-contained HTML file, from the folders of the runs."""
+"""Writes a page on runs: curves, what they predict, their data and cost.
+
+  python -m bert_jax.report --workdir=runs/tiny
+
+The page is one HTML file that needs no network. Give several directories to see
+the runs, such as those of a sweep, side by side. They may still be training. Each
+kept checkpoint guesses the same held-out words, so keep some
+(--config.checkpoint.keep_every) to see what is learnt when.
+"""
 
 import html
 import io
@@ -10,13 +18,15 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+from absl import flags
 
 from bert_jax import errors
 from bert_jax.config import describe
 from bert_jax.inference import fill, source, trained_run
 from bert_jax.pretraining import finish
-from bert_jax.runtime import cards, files
+from bert_jax.runtime import cards, cli, files, machine, storage
 from bert_jax.workdir import checkpoint_reader, log, paths
 
 _CHECKPOINTS, _EXAMPLES = 6, 5  # that guess words, and words to guess, at most
@@ -255,3 +265,27 @@ def make_figure(
   if len(curves) > 1 or marks:
     axis.legend(fontsize=8)
   return figure
+
+
+def main():
+  # The runs may be using the accelerators.
+  jax.config.update('jax_platforms', 'cpu')
+  folders = [storage.resolve(x) for x in flags.FLAGS.workdir or ['']]
+  output = flags.FLAGS.output or os.path.join(folders[0], 'report.html')
+  machine.keep_programs()
+  text = render([read(x) for x in folders])
+  storage.make_folder(os.path.dirname(output))
+  # A link is replaced: in a folder from elsewhere it may lead anywhere.
+  files.write_text(output, text)
+  print(f'wrote {output}: {errors.count(len(folders), "run")}')
+
+
+def _define_flags():
+  flags.DEFINE_list('workdir', None, 'Directories of runs.')
+  flags.DEFINE_string('output', '', 'The .html to write; replaced if there.')
+  flags.mark_flags_as_required(['workdir'])
+
+
+if __name__ == '__main__':
+  _define_flags()
+  cli.run(main)
