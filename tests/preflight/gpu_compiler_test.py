@@ -11,7 +11,8 @@ from jax.sharding import SingleDeviceSharding
 from bert_jax import config, errors
 from bert_jax.hardware import accelerators, chips
 from bert_jax.ops import flash_attention
-from bert_jax.preflight import examine, gpu_compiler, page
+from bert_jax.preflight import __main__ as page
+from bert_jax.preflight import examine, gpu_compiler
 from bert_jax.runtime import machine
 from bert_jax.trainer import programs, task
 
