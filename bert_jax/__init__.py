@@ -18,5 +18,4 @@ def load(model: str):
 
 def get_config(name: str):
   """Returns the config that --config=NAME is, such as 'tiny:smoke,seed=3'."""
-  files = importlib.import_module('bert_jax.runtime.config_files')
-  return files.load(name)
+  return importlib.import_module('bert_jax.runtime.cli').load_config(name)

@@ -1,16 +1,29 @@
-"""Starts every command and reports its errors."""
+"""Starts every command, finds the file of its --config, reports its errors."""
 
 import logging
 import os
+import pathlib
 import re
+import runpy
 import sys
+import sysconfig
+import textwrap
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from absl import app, flags
 
+import bert_jax
 from bert_jax import errors
-from bert_jax.runtime import config_files, machine, signals
+from bert_jax.runtime import machine, signals
+
+# In a clone and in an installed wheel; setup.cfg says where a wheel has them.
+_FOLDERS = (
+  pathlib.Path(bert_jax.__file__).parents[1] / 'configs',
+  pathlib.Path(sysconfig.get_path('data'), 'share', 'bert_jax', 'configs'),
+)
+_WIDTH = 80  # columns
 
 
 def run(
@@ -81,7 +94,7 @@ def _parse(argv, fields: Mapping[str, str]):
   except SystemExit:  # of --help and the like, which absl ends with 1
     config = flags.FLAGS['config'].value if fields else None
     if config:
-      print(config_files.describe_fields(config, fields))
+      print(_describe_fields(config, fields))
     sys.exit(0)
   except (flags.Error, errors.UserError) as error:
     full = _find_full(getattr(error, 'flagname', ''), fields)
@@ -126,7 +139,7 @@ def _arrange(argv: Sequence[str]) -> list[str]:
   ]
   given.sort(key=lambda x: not x.startswith('--config='))
   if given and given[0].startswith('--config=') and 'config' in flags.FLAGS:
-    file = config_files.find(given[0].removeprefix('--config='))
+    file = find_config(given[0].removeprefix('--config='))
     given[0] = f'--config={file}'
   return [command, *given, *argv[end:]]
 
@@ -167,3 +180,47 @@ def _gist(error: BaseException) -> str:
   while len(text) > 1 and text[0] == text[-1] and text[0] in '\'"':
     text = text[1:-1]
   return ' '.join(text.split())
+
+
+def find_config(given: str) -> str:
+  """Returns FILE[:ARGUMENTS] with the path of an existing file.
+
+  Where there is none, 'tiny' and 'configs/tiny.py' are the package's own.
+  """
+  path, colon, arguments = given.partition(':')
+  name = path.removeprefix('configs/').removesuffix('.py')
+  candidates = [path, *(str(folder / f'{name}.py') for folder in _FOLDERS)]
+  path = next(filter(os.path.isfile, candidates), path)
+  advice = f'give a file, or one of {", ".join(_list_configs())}.'
+  with errors.explaining(f'cannot read --config={path}', advice):
+    open(path, encoding='utf-8').close()
+  return f'{path}{colon}{arguments}'
+
+
+def load_config(given: str):
+  """Returns the config of FILE[:ARGUMENTS], see `find_config`."""
+  path, _, arguments = find_config(given).partition(':')
+  return runpy.run_path(path)['get_config'](arguments)
+
+
+def _list_configs() -> list[str]:
+  files = (file for folder in _FOLDERS for file in folder.glob('*.py'))
+  return sorted(
+    {file.stem for file in files if 'def get_config' in file.read_text('utf-8')}
+  )
+
+
+def _describe_fields(config: Any, meanings: Mapping[str, str]) -> str:
+  """Returns a text with every field of a config: flag, value and meaning."""
+  lines, group = ['', 'fields, each a flag:'], ''
+  indent = {'initial_indent': ' ' * 4, 'subsequent_indent': ' ' * 4}
+  for name in sorted(meanings, key=lambda name: ('.' in name, name)):
+    before, group = group, name.rpartition('.')[0]
+    if group != before:
+      lines += ['', f'{group}:']
+    value = config[name]
+    shown = repr(value) if isinstance(value, str) else str(value)
+    shown = shown.replace(' ', '') if isinstance(value, tuple) else shown
+    lines.append(f'  --config.{name}={shown}')
+    lines += textwrap.wrap(meanings[name], _WIDTH, **indent)
+  return '\n'.join(lines)

@@ -13,7 +13,7 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.runtime import storage
-from bert_jax.weight_files import protobuf, sstable
+from bert_jax.weight_files import sstable
 
 # The values of TensorFlow's DataType that occur in BERT's files.
 _DTYPES = {
@@ -46,7 +46,7 @@ def read_index(prefix: str) -> dict[str, Entry]:
   what = f'{path} is not the index of a TensorFlow checkpoint'
   odd = KeyError, TypeError, ValueError
   with errors.explaining(what, 'copy it again.', odd):
-    header = dict(protobuf.read_fields(table.pop(b'')))  # BundleHeaderProto
+    header = dict(sstable.read_fields(table.pop(b'')))  # BundleHeaderProto
     if header.get(2, 0):
       raise ValueError('its numbers are big-endian')
     # Keys that begin with 0 are of slices of partitioned tensors.
@@ -59,10 +59,10 @@ def read_index(prefix: str) -> dict[str, Entry]:
 
 def _read_entry(name, message, prefix, shards) -> Entry:
   """Returns the Entry of a BundleEntryProto."""
-  fields = dict(protobuf.read_fields(message))
+  fields = dict(sstable.read_fields(message))
   shape = tuple(
-    dict(protobuf.read_fields(dim)).get(1, 0)
-    for number, dim in protobuf.read_fields(fields.get(2, b''))
+    dict(sstable.read_fields(dim)).get(1, 0)
+    for number, dim in sstable.read_fields(fields.get(2, b''))
     if number == 2  # Dim, whose field 1 is the size
   )
   dtype, shard, offset, size, crc = (fields.get(k, 0) for k in (1, 3, 4, 5, 6))

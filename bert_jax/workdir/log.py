@@ -20,7 +20,7 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.runtime import files, storage, workers
-from bert_jax.weight_files import protobuf, sstable
+from bert_jax.weight_files import sstable
 from bert_jax.workdir import paths
 
 _SECONDS = 60.0  # between uploads
@@ -121,15 +121,15 @@ class _EventFile:
 
 
 def _key(field: int, wire_type: int) -> bytes:
-  return protobuf.encode_varint(field << 3 | wire_type)
+  return sstable.encode_varint(field << 3 | wire_type)
 
 
 def _integer(field: int, value: int) -> bytes:
-  return _key(field, 0) + protobuf.encode_varint(value)
+  return _key(field, 0) + sstable.encode_varint(value)
 
 
 def _bytes(field: int, value: bytes) -> bytes:
-  return _key(field, 2) + protobuf.encode_varint(len(value)) + value
+  return _key(field, 2) + sstable.encode_varint(len(value)) + value
 
 
 class Log:

@@ -12,7 +12,7 @@ from bert_jax.inference import source
 from bert_jax.interop import hugging_face
 from bert_jax.model import bert_config
 from bert_jax.pretraining import continued, init_from
-from bert_jax.runtime import config_files
+from bert_jax.runtime import cli
 from bert_jax.tokenization.tokenizer import SPECIAL, Tokenizer, read_vocab
 from tests import models
 from tests.data import preparation
@@ -50,7 +50,7 @@ def texts(tmp_path_factory):
 
 
 def make_config(model, texts, **changes):
-  c = config_files.load('configs/domain.py:steps=2,seq_length=32')
+  c = cli.load_config('configs/domain.py:steps=2,seq_length=32')
   c.init_from = model
   c.data.input, c.data.general = texts
   c.data.update(

@@ -10,7 +10,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.config import FIELDS
 from bert_jax.data import vocab
-from bert_jax.runtime import cli, config_files
+from bert_jax.runtime import cli
 from tests import commands, processes
 
 
@@ -205,7 +205,7 @@ def test_help_beside_a_config_lists_every_field_with_value_and_meaning():
 def test_a_config_of_the_package_is_found_by_its_name(tmp_path, monkeypatch):
   theirs = f'{processes.ROOT}/configs/tiny.py:smoke'
   monkeypatch.chdir(tmp_path)
-  assert config_files.find('tiny:smoke') == theirs
-  assert config_files.find('configs/tiny.py:smoke') == theirs
+  assert cli.find_config('tiny:smoke') == theirs
+  assert cli.find_config('configs/tiny.py:smoke') == theirs
   (tmp_path / 'tiny').touch()  # a file of the user's comes first
-  assert config_files.find('tiny:smoke') == 'tiny:smoke'
+  assert cli.find_config('tiny:smoke') == 'tiny:smoke'

@@ -7,7 +7,7 @@ import ml_dtypes
 from bert_jax.interop import config_file, rename, vocabulary
 from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer
-from bert_jax.weight_files import protobuf, sstable
+from bert_jax.weight_files import sstable
 from tests import models
 
 _DTYPES = {'f4': 1, 'f8': 2, 'i4': 3, 'i8': 9, 'f2': 19}
@@ -17,7 +17,7 @@ _RESTART = 16  # entries; every 16th is written with its whole key
 def number(field: int, value: int) -> bytes:
   """Returns a field of a message with a number; 0 is left out."""
   return (
-    protobuf.encode_varint(field << 3) + protobuf.encode_varint(value)
+    sstable.encode_varint(field << 3) + sstable.encode_varint(value)
     if value
     else b''
   )
@@ -26,8 +26,8 @@ def number(field: int, value: int) -> bytes:
 def message(field: int, value: bytes) -> bytes:
   """Returns a field with bytes, such as another message."""
   return (
-    protobuf.encode_varint(field << 3 | 2)
-    + protobuf.encode_varint(len(value))
+    sstable.encode_varint(field << 3 | 2)
+    + sstable.encode_varint(len(value))
     + value
   )
 
@@ -63,13 +63,13 @@ def write_block(f, entries, every=_RESTART) -> bytes:
       last = b''
     shared = len(os.path.commonprefix([last, key]))
     out += b''.join(
-      map(protobuf.encode_varint, (shared, len(key) - shared, len(value)))
+      map(sstable.encode_varint, (shared, len(key) - shared, len(value)))
     )
     out += key[shared:] + value
     last = key
   restarts = restarts or [0]
   out += b''.join(x.to_bytes(4, 'little') for x in (*restarts, len(restarts)))
-  handle = protobuf.encode_varint(f.tell()) + protobuf.encode_varint(len(out))
+  handle = sstable.encode_varint(f.tell()) + sstable.encode_varint(len(out))
   out += b'\0'
   f.write(out + sstable.compute_checksum(bytes(out)).to_bytes(4, 'little'))
   return handle
@@ -89,7 +89,7 @@ def write_checkpoint(prefix, tensors):
         + message(2, shape)
         + number(4, f.tell())
         + number(5, len(data))
-        + protobuf.encode_varint(6 << 3 | 5)
+        + sstable.encode_varint(6 << 3 | 5)
         + crc
       )
       table.append((name.encode(), entry))
