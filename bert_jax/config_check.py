@@ -28,6 +28,10 @@ def _check_training(c):
   pretraining, rate = c.task == 'pretraining', o.learning_rate
   continued = pretraining and c.init_from
   masked = pretraining and c.objective.kind == 'mlm'
+  # With continue_from, the warm-up was in another run.
+  warmup, held = 0 if c.continue_from else o.warmup_steps, steps
+  if c.phases.learning_rates:
+    _, warmup, held = readings.list_decays(c.phases)[-1]
   _refuse(
     {
       'resize_positions=True means nothing without init_from': (
@@ -52,11 +56,10 @@ def _check_training(c):
       'for the decay': (
         not c.phases.warmups and o.warmup_steps >= steps and not c.continue_from
       ),
-      f'optimizer.decay_steps={o.decay_steps} needs optimizer.schedule=wsd, no '
-      f'phases.learning_rates, and at most {steps} of the steps': (
-        o.decay_steps > steps
+      f'optimizer.decay_steps={o.decay_steps} needs optimizer.schedule=wsd, and is '
+      f'at most {held - warmup}, the steps after the last warm-up': (
+        o.decay_steps > max(held - warmup, 0)
         or (o.decay_steps and o.schedule != 'wsd')
-        or (o.schedule == 'wsd' and c.phases.learning_rates)
       ),
       'continue_from is for pre-training without init_from': (
         c.continue_from and (c.init_from or not pretraining)

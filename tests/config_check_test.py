@@ -52,6 +52,8 @@ def decays(rates, warmups):
   return {'phases.learning_rates': rates, 'phases.warmups': warmups}
 
 
+HELD = decays((1e-3, 2e-3), (0, 5)) | {'phases.steps': (80, 30)}
+HELD['optimizer.schedule'] = 'wsd'
 LAST = {'compute.last_layer': 'predicted'}
 FROZEN = {'task': 'classification', 'finetuning.features': 'last'}
 SEVERAL = {'finetuning.multi_label': True}
@@ -66,6 +68,9 @@ READ = FROZEN | {'model.bilstm': 8}
     (decays((1e-3, 0.0), (5, 5)), 'must be 0 where'),
     (decays((1e-3, 1e-3), (5, 200_000)), 'leave none for'),
     (decays((1e-3, 0.0), (1_000_000, 0)), 'leave none for'),
+    # What is held may decay: 30 steps less a warm-up of 5.
+    ({'optimizer.decay_steps': 5}, 'needs optimizer.schedule=wsd'),
+    (HELD | {'optimizer.decay_steps': 26}, 'is at most 25, the steps after'),
     # The last layer is needed everywhere but for masked tokens.
     (
       LAST | {'objective.kind': 'ltr', 'objective.nsp': False},
@@ -99,6 +104,7 @@ def test_values_that_cannot_work_together(changes, message):
 def test_values_that_work():
   for changes in (
     LAST,
+    HELD | {'optimizer.decay_steps': 25},
     *({'model.dropout': x} for x in (0, 1 / 256, 255 / 256)),
   ):
     c = config.pretraining('base')

@@ -406,7 +406,10 @@ FIELDS: dict[str, Field] = {
   ),
   # The optimizer and its schedule.
   'optimizer.algorithm': Field(
-    'adamw', 'lamb is for batches of thousands of rows', Choice('adamw', 'lamb')
+    'adamw',
+    'lamb is for batches of thousands of rows; stable_adamw, which limits updates, '
+    "is ModernBERT's, without clip_norm (1e30)",
+    Choice('adamw', 'lamb', 'stable_adamw'),
   ),
   'optimizer.learning_rate': Field(
     1e-4,
@@ -418,7 +421,8 @@ FIELDS: dict[str, Field] = {
   ),
   'optimizer.schedule': Field(
     'linear',
-    'linear decay to 0; or wsd: constant, then decay_steps by 1 - sqrt',
+    'linear decay to 0; or wsd: constant (as learning_rates say, in each phase), '
+    'then decay_steps by 1 - sqrt',
     Choice('linear', 'wsd'),
   ),
   'optimizer.decay_steps': Field(

@@ -87,7 +87,8 @@ def set_steps(c: config_dict.ConfigDict, steps: int):
     raise errors.UserError(f'steps={steps} is too few for {len(old)} phases.')
   c.phases.steps = tuple(new)
   c.phases.warmups = tuple(n * steps // total for n in c.phases.warmups)
-  c.optimizer.warmup_steps = c.optimizer.warmup_steps * steps // total
+  for name in ('warmup_steps', 'decay_steps'):
+    c.optimizer[name] = c.optimizer[name] * steps // total
   for group in (c.eval, c.log, c.checkpoint):
     group.every = min(group.every, max(steps // 5, 1))
   rows = c.eval.sequences * steps // total

@@ -1,4 +1,4 @@
-"""AdamW with warm-up and linear decay (appendix A.2), and LAMB."""
+"""AdamW with warm-up and linear decay (appendix A.2), LAMB and StableAdamW."""
 
 import itertools
 import re
@@ -25,16 +25,19 @@ def make_schedule(
 
   One schedule lasts for all phases, unless `phases.learning_rates` gives a
   phase a peak, a warm-up and a decay of its own. Phases after it whose peak is
-  0 continue its decay.
+  0 continue its decay. With `wsd`, each of these rates is held, and only the
+  last decays.
   """
-  whole = fields.learning_rate, fields.warmup_steps, sum(phases.steps)
-  if fields.schedule == 'wsd':
-    return _rise_hold_fall(*whole, fields.decay_steps)
-  parts = [whole]
+  parts = [(fields.learning_rate, fields.warmup_steps, sum(phases.steps))]
   if phases.learning_rates:
     parts = readings.list_decays(phases)
-  zero = fields.decay_from == 'zero'
-  schedules = [_rise_and_fall(*part, from_zero=zero) for part in parts]
+  if fields.schedule == 'wsd':
+    falls = *[0] * (len(parts) - 1), fields.decay_steps
+    made = zip(parts, falls, strict=True)
+    schedules = [_rise_hold_fall(*part, fall) for part, fall in made]
+  else:
+    zero = fields.decay_from == 'zero'
+    schedules = [_rise_and_fall(*part, from_zero=zero) for part in parts]
   ends = itertools.accumulate(steps for _, _, steps in parts)
   return optax.join_schedules(schedules, [*ends][:-1])
 
@@ -93,7 +96,7 @@ def decay_mask(params: Any):
 
 
 def make(fields: config_dict.ConfigDict) -> optax.GradientTransformation:
-  """Returns optax's AdamW, or LAMB, by `optimizer.*`, without the learning rate.
+  """Returns the optimizer of `optimizer.*`, without the learning rate.
 
   The training step multiplies by `-schedule(step)` itself: a skipped update
   (non-finite gradient) must not advance Adam's count, yet the schedule has to
@@ -103,7 +106,10 @@ def make(fields: config_dict.ConfigDict) -> optax.GradientTransformation:
   adam = _adam(fields.b1, fields.b2, fields.epsilon)
   if not fields.bias_correction:
     adam = _without_bias_correction(adam)
-  steps = [adam, optax.add_decayed_weights(fields.weight_decay, decay_mask)]
+  decay = optax.add_decayed_weights(fields.weight_decay, decay_mask)
+  steps = [adam, decay]
+  if fields.algorithm == 'stable_adamw':
+    steps = [_stabilise(adam, decay, fields)]
   if fields.clip_unit == 'batch':
     steps.insert(0, optax.stateless(_clip(fields.clip_norm)))
   if fields.algorithm == 'lamb':
@@ -134,6 +140,30 @@ def _scale_by_trust_ratio(updates, params):
     return update * jnp.where((own > 0) & (new > 0), own / new, 1.0)
 
   return param_names.map_named(scale, updates, params)
+
+
+def _stabilise(adam, decay, fields):
+  """Divides the update of each array by max(1, RMS), for StableAdamW.
+
+  RMS is the root mean square of the gradient over the root of its second moment,
+  of the whole array: queries, keys and values are one, as in ModernBERT, and rows
+  that pad the vocabulary count as zeros. Weight decay is divided, too, and is
+  multiplied by the learning rate, as in arXiv 2304.13013, algorithm 2. ModernBERT's
+  (optimi's StableAdamW, `decouple_lr`) is multiplied by the rate over its peak:
+  there 1e-5 at a peak of 8e-4 is 0.0125 here.
+  """
+
+  def divide(update, grad, nu):
+    squares = jnp.square(grad) / jnp.maximum(nu, fields.epsilon**2)
+    return update / jnp.maximum(jnp.sqrt(jnp.mean(squares)), 1.0)
+
+  def update(grads, state, params, *, finite=True):
+    updates, new = adam.update(grads, state, finite=finite)
+    updates, _ = decay.update(updates, decay.init(params), params)
+    nu = optax.tree.bias_correction(new.nu, fields.b2, new.count)
+    return jax.tree.map(divide, updates, grads, nu), new
+
+  return optax.GradientTransformationExtraArgs(adam.init, update)
 
 
 def _freeze(pattern: str, grads: Any) -> Any:

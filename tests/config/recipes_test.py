@@ -87,6 +87,13 @@ def test_each_budget_costs_the_flops_that_its_table_says():
     assert work['flops'] == pytest.approx(float(flops), rel=0.01)
 
 
+def test_a_decay_keeps_its_share_of_the_steps():
+  c = config.pretraining('base')
+  c.optimizer.update(schedule='wsd', decay_steps=100_000)
+  config.apply_arguments(c, 'steps=500')
+  assert (c.optimizer.warmup_steps, c.optimizer.decay_steps) == (5, 50)
+
+
 def test_only_what_differs_from_the_defaults_of_the_task_is_shown():
   assert config.describe(config.declare_fields()).strip() == ''
   assert config.describe(config.finetuning()).strip() == ''

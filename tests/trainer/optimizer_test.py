@@ -40,6 +40,18 @@ def test_rates_rise_fall_and_end_at_exactly_zero(phases, changes, rates):
     assert expected or float(rate(step)) == float(compiled(step)) == 0
 
 
+def test_wsd_holds_the_rate_of_each_phase_and_the_last_decays():
+  c = config.pretraining('base')
+  c.phases.update(THREE)
+  c.optimizer.update(schedule='wsd', decay_steps=16)
+  rate = optimizer.make_schedule(c.optimizer, c.phases)
+  # The warm-ups end at 20 and 110; the last 16 of 150 updates fall by 1 - sqrt.
+  expected = {10: 3e-3, 20: 6e-3, 99: 6e-3, 100: 0, 105: 2e-3, 110: 4e-3}
+  expected |= {134: 4e-3, 138: 2e-3, 143: 1e-3, 150: 0}
+  for step, value in expected.items():
+    assert float(rate(step)) == pytest.approx(value, rel=1e-5), step
+
+
 def test_decay_split_of_base():
   bert = config.model_config(config.pretraining('base'))
   shapes = models.shapes(bert, with_nsp=True)
@@ -200,3 +212,72 @@ def test_first_update_of_lamb_is_that_of_its_published_code(corrected, most):
   found, _ = jax.jit(tx.update)(grads, tx.init(own), own)
   for name, x in expected.items():
     np.testing.assert_allclose(found[name], x, rtol=most, atol=1e-6)
+
+
+_STABLE = {'algorithm': 'stable_adamw', 'clip_norm': 1e30, 'b2': 0.98}
+
+
+def update_all(c, params, gradients, finite=True):
+  """Returns the parameters after updates at a rate of 0.5, with the last state."""
+  tx = optimizer.make(c)
+  state = tx.init(params)
+
+  @jax.jit
+  def update(grads, state, params):
+    updates, state = tx.update(grads, state, params, finite=finite)
+    return jax.tree.map(lambda p, u: p - 0.5 * u, params, updates), state
+
+  for grads in gradients:
+    params, state = update(jax.tree.map(jnp.float32, grads), state, params)
+  return params, state
+
+
+def by_stable_adamw(weights, gradients, decay):
+  """Returns an array after updates at a rate of 0.5, by algorithm 2, and RMS."""
+  p, v, u, found = np.float64(weights), 0.0, 0.0, []
+  for t, g in enumerate(np.float64(gradients), 1):
+    b1, b2 = (b * (1 - b ** (t - 1)) / (1 - b**t) for b in (0.9, 0.98))
+    v, u = b1 * v + (1 - b1) * g, b2 * u + (1 - b2) * g**2
+    found.append(np.sqrt(np.mean(g**2 / np.maximum(u, 1e-12))))
+    rate = 0.5 / max(1, found[-1])
+    p = p - rate * decay * p - rate * v / (np.sqrt(u) + 1e-6)
+  return p, found
+
+
+def test_five_updates_of_stable_adamw_are_those_of_its_paper():
+  random = np.random.default_rng(0)
+  shapes = {'attention/qkv/kernel': (4, 3, 2, 2), 'mlm/bias': (6,)}
+  params = {name: random.normal(size=x) for name, x in shapes.items()}
+  scales = 1, 0.5, 20, 1e-7, 300  # the third and the last are limited
+  gradients = [
+    {name: scale * random.normal(size=x) for name, x in shapes.items()}
+    for scale in scales
+  ]
+  c = config.pretraining('base').optimizer
+  c.update(weight_decay=0.1, **_STABLE)
+  own, _ = update_all(c, jax.tree.map(jnp.float32, params), gradients)
+  for name, decay in (('attention/qkv/kernel', 0.1), ('mlm/bias', 0)):
+    given = params[name], [x[name] for x in gradients], decay
+    expected, found = by_stable_adamw(*given)
+    assert [x > 1.01 for x in found] == [False, False, True, False, True]
+    np.testing.assert_allclose(own[name], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_small_gradients_make_stable_adamw_the_same_as_adamw_bit_for_bit():
+  random = np.random.default_rng(0)
+  # From the second on they shrink, so no RMS is above 1.
+  gradients = [{'kernel': 0.5**n * random.normal(size=9)} for n in range(5)]
+  params, found = {'kernel': jnp.arange(9.0)}, []
+  for algorithm in ('adamw', 'stable_adamw'):
+    c = config.pretraining('base').optimizer
+    c.update(_STABLE | {'algorithm': algorithm})
+    found.append(update_all(c, params, gradients)[0]['kernel'].tolist())
+  assert found[0] == found[1]
+
+
+def test_stable_adamw_keeps_its_state_if_a_gradient_is_not_finite():
+  c = config.pretraining('base').optimizer
+  c.update(_STABLE)
+  params = {'kernel': jnp.ones(3)}
+  _, state = update_all(c, params, [{'kernel': np.full(3, np.nan)}], False)
+  assert param_names.flatten(state)['1/mu/kernel'].tolist() == [0, 0, 0]

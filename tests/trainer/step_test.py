@@ -44,7 +44,12 @@ def mlm_loss(metrics):
 
 
 @pytest.mark.parametrize(
-  'fields', [{}, pytest.param({'algorithm': 'lamb'}, marks=pytest.mark.slow)]
+  'fields',
+  [
+    {},
+    pytest.param({'algorithm': 'lamb'}, marks=pytest.mark.slow),
+    pytest.param({'algorithm': 'stable_adamw'}, marks=pytest.mark.slow),
+  ],
 )
 def test_shares_of_the_state_train_as_the_whole(fields):
   # Dropout is on: its bits must not depend on the layout either.
