@@ -13,8 +13,8 @@ parts, each in a process of its own, in this order:
   versions    of the libraries
   products    bare products, of 8192³ and of LARGE's shapes, and the GPU's clock
   SIZE-LENGTH-BATCH: ms, MFU and memory of our step, and compiled PyTorch that
-              decodes masked positions only, in turns; `-trace`: the time of our
-              step by kind of operation; `-plain`: without kernels of ours
+              decodes masked positions only, in turns; `-plain`: without kernels of
+              ours
   values      attention, a layer and random bits are those of the CPU
   runs        losses are those of the CPU; checkpoints move both ways
   kill        a killed and resumed run ends with the same bits
@@ -34,20 +34,18 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 LEAST = 30  # seconds; with fewer left, no part is begun
 PREPARE = 'import sys, step_rows; step_rows.prepare_docs(sys.argv[1], -1)'
-# What is added to the row: a trace, our step without kernels.
-TRACE, PLAIN = 'trace', 'plain'
-# (size, length, rows of a batch, what is added).
+# Size, length, rows of a batch, and whether our step runs without kernels, too.
 ROWS = (
-  ('large', 128, 128, (TRACE,)),
-  ('large', 512, 32, (TRACE, PLAIN)),
-  ('large', 128, 256, ()),
-  ('large', 512, 64, ()),
-  ('base', 128, 256, ()),
-  ('medium', 128, 512, ()),
-  ('tiny', 128, 1024, ()),
-  ('large', 128, 128, (PLAIN,)),
+  ('large', 128, 128, False),
+  ('large', 512, 32, True),
+  ('large', 128, 256, False),
+  ('large', 512, 64, False),
+  ('base', 128, 256, False),
+  ('medium', 128, 512, False),
+  ('tiny', 128, 1024, False),
+  ('large', 128, 128, True),
 )
-TINY = (('tiny', 128, 2, (TRACE, PLAIN)),)
+TINY = (('tiny', 128, 2, True),)
 
 
 def list_parts(args) -> dict[str, list[str]]:
@@ -63,16 +61,14 @@ def list_parts(args) -> dict[str, list[str]]:
     'versions': ['-m', 'pip', 'list'],
     'products': [probe, 'products', f'--shrink={1 if on_gpu else 32}'],
   }
-  for size, length, rows, more in ROWS if on_gpu else TINY:
+  for size, length, rows, plain in ROWS if on_gpu else TINY:
     name = f'{size}-{length}-{rows}'
     shape = [f'--size={size}', f'--seq_length={length}', f'--batch={rows}']
     # LARGE's rows are full; others are as they come.
     shape += [*given, *['--full'] * (size == 'large' and on_gpu)]
     step = [str(HERE / 'step.py'), *shape, *turns]
     parts.setdefault(name, step)
-    if TRACE in more:
-      parts[f'{name}-trace'] = [probe, 'trace', *shape]
-    if PLAIN in more:
+    if plain:
       parts[f'{name}-plain'] = [*step, '--attention=xla']
   proofs = HERE.parent / 'proofs'
   small = [] if on_gpu else ['--size=tiny', '--seq_length=128']

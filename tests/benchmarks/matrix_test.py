@@ -16,14 +16,6 @@ def test_the_config_of_a_case_is_valid_and_small(name):
   assert (c.task == 'pretraining') == (case.kind == 'pretraining')
 
 
-def test_a_row_has_a_cell_for_each_chip():
-  cells = {('v4', 'base'): 'fused', ('v5e', 'small'): 'FAILED: no memory'}
-  assert matrix.table(cells, ['v4', 'v5e'], ['base', 'small'])[2:] == [
-    '| base | fused |  |',
-    '| small |  | FAILED: no memory |',
-  ]
-
-
 def test_a_cell_that_failed_is_compiled_again(monkeypatch, tmp_path):
   ends = [(-9, ''), (0, 'fused\n')]
 
