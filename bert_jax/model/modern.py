@@ -38,21 +38,32 @@ def rotate(x: jax.Array, places: jax.Array, theta: float):
 def gate(x: jax.Array):
   """Returns GELU(x [..., 0, F]) x [..., 1, F] (GeGLU, arXiv 2002.05202).
 
-  The gradient computes GELU again: only x is kept.
+  GELU is x times the normal distribution's cumulative function. The gradient
+  computes it again: only x is kept.
   """
-  return _gate(x)
+  a, b = _split(x)
+  return (a * _cumulate(a) * b).astype(x.dtype)
 
 
-def _gate(x):
-  a, b = (x[..., n, :].astype(jnp.float32) for n in range(2))
-  return (jax.nn.gelu(a, approximate=False) * b).astype(x.dtype)
+def _split(x):
+  return (x[..., n, :].astype(jnp.float32) for n in range(2))
+
+
+def _cumulate(a):
+  # With erfc, as `jax.nn.gelu` does it, XLA for CPUs takes twice as long.
+  return 0.5 + 0.5 * jax.lax.erf(a * math.sqrt(0.5))
 
 
 def _gate_backward(x, gradient):
-  return jax.vjp(_gate, x)[1](gradient)
+  a, b = _split(x)
+  cumulated = _cumulate(a)
+  density = jnp.exp(-0.5 * a * a) * (1 / math.sqrt(2 * math.pi))
+  gradient = gradient.astype(jnp.float32)
+  slopes = b * (cumulated + a * density), a * cumulated
+  return (jnp.stack([gradient * s for s in slopes], -2).astype(x.dtype),)
 
 
-gate.defvjp(lambda x: (_gate(x), x), _gate_backward)
+gate.defvjp(lambda x: (gate(x), x), _gate_backward)
 
 
 def scale_into(config: bert_config.BertConfig) -> float:
