@@ -58,20 +58,6 @@ def lower(c, device, count):
   return found
 
 
-def lower_start(c, device, count):
-  """Lowers the programs that belong to no phase; as `lower`.
-
-  Returns:
-    {name: text}.
-  """
-  mesh = device_mesh.make_mesh(c.mesh.model, jax.devices()[:count])
-  made = tasks.get(c).make_objective(c)
-  return {
-    program.name: _lower_program(program, device.platform)
-    for program in programs.list_start(c, made, mesh)
-  }
-
-
 @functools.cache
 def _lower_phase(c, how, phase, mesh, slices, platform):
   """Lowers once what several chips compute alike."""

@@ -43,13 +43,6 @@ def test_every_combination_is_a_run_with_a_readable_folder():
   assert runs[3].config.optimizer.learning_rate == 3e-5
 
 
-def test_a_value_is_in_the_folder_as_the_config_has_it():
-  [run] = parse('learning_rate=0.00002')
-  assert run.name == 'learning_rate=2e-05'
-  [run] = parse('eval.every=7')  # other sections have `every`, too
-  assert run.name == 'eval.every=7'
-
-
 def test_paths_become_parts_of_names():
   runs = parse('init_from=/data/runs/base@500,gs://b/base@1000')
   assert [run.name for run in runs] == [

@@ -78,17 +78,6 @@ def test_a_head_starts_at_the_frequency_of_classes_or_the_mean_of_numbers():
   np.testing.assert_array_equal(this.find_bias(rows, 0), [2.75])
 
 
-def test_rows_without_text_are_kept_and_said(tmp_path):
-  found = make(tmp_path, ['the cat,a', ',b', '  ,b'])
-  train = found.splits['train']
-  assert np.diff(train.encoded.ends).tolist() == [2, 2]  # [CLS] [SEP]
-  lines = found.manifest['read']
-  assert lines[0].startswith(
-    'train: 3 rows, labels a (1), b (2), longest 4 tokens ('
-  )
-  assert lines[1].startswith('WARNING: train: 2 rows without text, but kept;')
-
-
 def test_what_is_not_used_is_said(tmp_path):
   made.write_csv(tmp_path / 'texts', test=['cat,a', 'dogs,'])
   (tmp_path / 'texts' / 'test_old.csv').write_text('')
@@ -102,20 +91,6 @@ def test_what_is_not_used_is_said(tmp_path):
   assert found.splits['train'].size == 2 and found.labels == ('a', 'b')
   assert 'test: 1 row without a label, not scored' in '\n'.join(lines)
   assert lines[-1] == 'not read: test_old.csv'
-
-
-@pytest.mark.parametrize(
-  'changes, message',
-  [
-    ({'finetuning.metrics': 'pearson'}, 'must be some of accuracy, f1'),
-    ({'data.max_documents': 1}, 'only the label .*; there is nothing'),
-  ],
-)
-def test_what_cannot_be_learnt_is_refused_before_training(
-  tmp_path, changes, message
-):
-  with pytest.raises(errors.UserError, match=message):
-    make(tmp_path, ['the cat,a', 'dogs,b'], **changes)
 
 
 @pytest.mark.slow

@@ -47,15 +47,6 @@ def test_twenty_rows_are_never_certain(right):
     assert interval == pytest.approx(expected, abs=1e-5)
 
 
-def test_wilsons_interval_is_that_of_statsmodels():
-  # proportion_confint(8, 10, method='wilson'), and of 0 of 5.
-  assert metrics.find_wilson(0.8, 10) == pytest.approx(
-    [0.490162, 0.943318], 1e-5
-  )
-  assert metrics.find_wilson(0.0, 5) == pytest.approx([0, 0.434482], 1e-5)
-  assert metrics.find_wilson(0.0, 0) == [0, 1]
-
-
 @pytest.mark.filterwarnings('ignore::UserWarning:sklearn')
 @pytest.mark.parametrize('classes', [1, 2, 3, 4])
 def test_scores_of_classes_are_those_of_scikit_learn(classes):

@@ -345,14 +345,6 @@ def test_the_best_of_all_windows_is_chosen_or_none(threshold, expected):
   assert found.odds.tolist() == [1 - 4, 5 - 2]  # of the smallest sum of [CLS]
 
 
-def test_an_answer_has_the_characters_of_the_passage():
-  best = BEST | {'firsts': np.array([3, 4, 3]), 'lasts': np.array([4, 6, 4])}
-  texts = spans.choose(make_split(), best, SETTINGS).texts
-  assert texts == ['dog  the CAT', 'é dog']
-  best |= {'scores': np.array([(2, 2), (2, 2), (0, 0)], np.float32)}
-  assert spans.choose(make_split(), best, SETTINGS).texts[0] == 'The CAT'
-
-
 def test_the_threshold_is_tuned_for_the_best_f1():
   settings = SETTINGS._replace(threshold=9.0)
   found = spans.choose(make_split(), BEST, settings, tune=True)

@@ -9,7 +9,6 @@ import pytest
 from bert_jax.finetuning import classes, encode, tables
 from bert_jax.finetuning.readers import table_files
 from bert_jax.inference import padding
-from tests import peak
 
 
 def read(path) -> list[dict]:
@@ -40,16 +39,6 @@ def test_predictions_for_a_file_have_no_quotes(tmp_path):
   with pytest.raises(csv.Error):
     tables.write(f'{path}.tsv', iter([{'prediction': 'a\tb'}]))
   assert not os.path.exists(f'{path}.tsv')
-
-
-@pytest.mark.parametrize('kind', ['csv', 'tsv', 'jsonl'])
-def test_rows_are_written_one_at_a_time(tmp_path, kind):
-  path = str(tmp_path / f'out.{kind}')
-  rows = ({'prediction': f'class {i}', 'probability': 0.5} for i in range(9999))
-  assert peak.measure(lambda: tables.write(path, rows)) < 0.5e6
-  with open(path, encoding='utf-8') as file:
-    lines = file.read().splitlines()
-  assert len(lines) == 9999 + (kind != 'jsonl') and 'class 9998' in lines[-1]
 
 
 @pytest.mark.parametrize(

@@ -89,9 +89,6 @@ def make_text(tmp_path):
   return make
 
 
-EVALUATED = '{"kind": "eval", "step": 9, "mlm_loss": 2.5}\n'
-
-
 @pytest.mark.parametrize(
   ('text', 'shown', 'hidden'),
   [
@@ -176,7 +173,14 @@ def test_a_card_says_how_long_the_rows_were(make_text):
 
 
 def test_figures_come_from_the_manifest_and_the_log(make_text):
-  text = make_text([{'kind': 'run', 'step': 0}, make_row(10), make_row(1000)])
+  more = {
+    f'{name}/{x}': value
+    for x, value in (('/home/ann/books/*', 0.25), ('/home/ann/b.txt', 0.5))
+    for name in ('mlm_loss', 'mlm_accuracy', 'nsp_accuracy')
+  }
+  more |= pretrain.derive(more) | {'nsp_accuracy': 0.75}
+  rows = [{'kind': 'run', 'step': 0}, make_row(10), make_row(1000, **more)]
+  text = make_text(rows)
   for words in (
     '| parameters | 4,386 |',
     '| version | 9.8.7 |',
@@ -184,8 +188,11 @@ def test_figures_come_from_the_manifest_and_the_log(make_text):
     '| unknown_share | 1.23% |',
     '| documents, or parts, held out | 100 |',
     '| sequences, at most | 77 |',
-    '|  | mlm_loss | mlm_perplexity | mlm_accuracy |\n',
-    '| step 1,000 | 2.346 | 10.4 | 45.7% |',
+    '|  | mlm_loss | mlm_perplexity | mlm_accuracy | nsp_accuracy |\n',
+    '| step 1,000 | 2.346 | 10.4 | 45.7% | 75.0% |',
+    '| `books/*` | 0.250 | 1.3 | 25.0% | 25.0% |\n| `b.txt` | 0.500 |',
+    # 42 % of the pairs are random.
+    '| nsp_accuracy of a constant | 58.0% |',
     '| mlm_loss of word frequencies | 6.432 |',
     '| optimizer.learning_rate | `0.0001` |',
     '| phases.steps | `[900000, 100000]` |',
@@ -197,22 +204,8 @@ def test_figures_come_from_the_manifest_and_the_log(make_text):
     assert words in text
   assert 'python-docs' not in text and 'checkpoint.' not in text
   assert 'step 10 ' not in text and '## Held-out text' not in make_text()
-
-
-def test_several_inputs_have_scores_of_their_own(make_text):
-  more = {
-    f'{name}/{x}': value
-    for x, value in (('/home/ann/books/*', 0.25), ('/home/ann/b.txt', 0.5))
-    for name in ('mlm_loss', 'mlm_accuracy')
-  }
-  text = make_text([make_row(10, **more, **pretrain.derive(more))])
-  assert '| `books/*` | 0.250 | 1.3 | 25.0% |\n| `b.txt` | 0.500 |' in text
-
-
-def test_a_constant_stands_beside_nsp(make_text):
-  # 42 % of the pairs are random.
-  text = make_text([make_row(10, nsp_accuracy=0.75)])
-  assert '| nsp_accuracy of a constant | 58.0% |' in text
+  # That of an earlier step shows no later ones.
+  assert '| step 10 | 2.346 |' in make_text(rows, 10)
 
 
 def test_no_path_of_this_machine_is_published(make_text):
@@ -239,12 +232,6 @@ def test_the_model_it_started_from_is_named(make_text):
     line = f'| started from | `old` ({about}), a new optimizer; nsp: left out |'
     assert line in text
   assert '| started' not in make_text()
-
-
-def test_the_card_of_an_earlier_step_shows_no_later_ones(make_text):
-  for step in (10, 20):
-    card = make_text([make_row(10), make_row(20)], step)
-    assert f'| step {step} | 2.346 |' in card
 
 
 @pytest.mark.parametrize(

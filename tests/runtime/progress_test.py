@@ -1,8 +1,5 @@
 """Tests of progress."""
 
-import io
-import sys
-
 from bert_jax.runtime import progress
 from tests import processes
 
@@ -31,23 +28,6 @@ def test_lines_come_ever_more_rarely(monkeypatch):
       shown.append(now[0])
   assert shown[:5] == [10, 30, 90, 270, 810]
   assert shown[-1] - shown[-2] == 600 and len(shown) < 12
-
-
-class Terminal(io.StringIO):
-  def isatty(self):
-    return True
-
-
-def test_a_bar_within_another_does_not_move_the_cursor(monkeypatch):
-  monkeypatch.setattr(sys, 'stdout', Terminal())
-  with progress.Progress(9, 'steps', 'training') as outer:
-    with progress.Progress(1, 'files', 'compiling', leave=False) as inner:
-      inner.update(1)
-      outer.write('compiled')
-    outer.update(9)
-  shown = sys.stdout.getvalue()
-  assert 'compiling: 100%' in shown and 'training: 100%' in shown
-  assert 'compiled\n' in shown and '\x1b' not in shown
 
 
 # Processes of a pool are spawned, and so is what they start.

@@ -111,7 +111,7 @@ def test_the_end_of_a_phase_is_evaluated_by_it_even_if_cut_off(tmp_path):
 
 
 def test_a_change_of_length_is_said_and_evaluated_at_both(tmp_path, capsys):
-  c = training.small_config((1, 2, 2), eval__every=2, checkpoint__every=3)
+  c = training.small_config((1, 2, 3), eval__every=2, checkpoint__every=3)
   c.phases.seq_length = (5, 5, training.LENGTH)
   lines, evaluated = [], []
   for name, until in ('whole', None), ('cut off', 3), ('cut off', None):
@@ -123,8 +123,8 @@ def test_a_change_of_length_is_said_and_evaluated_at_both(tmp_path, capsys):
       evaluated.append([(row['step'], row['seq_length']) for row in rows])
     out = capsys.readouterr().out.splitlines()
     lines.append([x for x in out if x.startswith('phase ')])
-  assert evaluated == 2 * [[(2, 5), (3, 5), (3, 6), (4, 6), (5, 6)]]
-  assert lines == 3 * [['phase 2: rows of 6 tokens, 2 steps']]
+  assert evaluated == 2 * [[(2, 5), (3, 5), (3, 6), (4, 6), (6, 6)]]
+  assert lines == 3 * [['phase 2: rows of 6 tokens, 3 steps']]
   assert any(x.startswith('held-out at step 3 in rows of 6 tok') for x in out)
 
 

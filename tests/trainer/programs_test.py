@@ -65,8 +65,8 @@ def test_runs_that_differ_in_their_rates_share_a_compiled_update():
 @pytest.mark.parametrize(
   'name, device',
   [
-    ('base', GPU),
-    *slow(('tiny', TPU), ('compact:medium', TPU), ('large', TPU)),
+    *slow(('base', GPU), ('tiny', TPU), ('compact:medium', TPU)),
+    *slow(('large', TPU)),
   ],
 )
 def test_training_and_evaluation_of_each_config_lower(name, device):
@@ -94,7 +94,7 @@ def test_training_and_evaluation_of_each_task_lower(name, device, monkeypatch):
   check_kernels(found, device)
 
 
-@pytest.mark.parametrize('chip', ['v3', 'v5e', 'tpu7x'])
+@pytest.mark.parametrize('chip', ['v3', 'tpu7x'])
 def test_training_and_evaluation_lower_for_each_chip(chip):
   found = lowering.lower(lowering.short(FAST), tpu(chip), 4)
   kernels = {'tpu_custom_call' in text for text in found.values()}
@@ -105,10 +105,10 @@ def test_training_and_evaluation_lower_for_each_chip(chip):
   'arguments',
   [
     FAST + ',mesh.model=2,sampled_words=1000',
-    FAST + ',pack=3',
     FAST + ',kind=ltr,nsp=false,accumulate=2',
-    FAST + ',remat=layer,seq_length=100',
     *slow(
+      [FAST + ',pack=3'],
+      [FAST + ',remat=layer,seq_length=100'],
       ['dtype=float32,pack=3,accumulate=2,mesh.model=2'],
       [FAST + ',mesh.model=4,num_heads=4,norm=pre,reduce_dtype=bfloat16'],
       [FAST + ',accumulate=2,clip_unit=micro_batch,remat=products,nsp=false'],
@@ -133,8 +133,8 @@ def test_two_slices_lower(monkeypatch):
   'arguments, count',
   [
     ('dtype=bfloat16,rng=rbg,pack=3', 4),
-    ('dtype=bfloat16,rng=rbg,seq_length=512,mesh.model=2', 4),
     *slow(
+      ('dtype=bfloat16,rng=rbg,seq_length=512,mesh.model=2', 4),
       ('rng=threefry,seq_length=512,pack=3,kind=ltr,nsp=false', 1),
       ('dtype=bfloat16,rng=rbg,seq_length=512,kind=rtl,nsp=false', 4),
       ('dtype=bfloat16,accumulate=2,remat=layer,attention=recompute', 4),
@@ -144,7 +144,10 @@ def test_two_slices_lower(monkeypatch):
 def test_every_way_to_compute_lowers_for_gpus(arguments, count):
   dropped = 'dropout=0.1,attention_dropout=0.1'  # tiny.py has none
   c = lowering.short(f'model.{dropped},{arguments}')
-  text = lowering.lower(c, GPU, count)[programs.TRAIN, c.phases.seq_length[0]]
+  found = lowering.lower(c, GPU, count)
+  if c.model.dtype == 'bfloat16' and c.mesh.model == 1:
+    check_kernels(found, GPU)
+  text = found[programs.TRAIN, c.phases.seq_length[0]]
   assert ('rng_bit_generator' in text) == (c.rng == 'rbg')
 
 

@@ -9,6 +9,8 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax.parallel import device_mesh
+from bert_jax.runtime import signals
 from bert_jax.trainer import run
 from tests import training
 
@@ -88,14 +90,46 @@ def test_a_run_that_ends_early_has_a_shorter_profile_or_none(tmp_path):
   assert 'profile of steps 11 to 12' in line
 
 
-def test_an_error_among_traced_updates_ends_the_trace(tmp_path):
-  bar = training.Bar()
-  with pytest.raises(OSError, match='pulled out'):
-    with run.Profile(str(tmp_path), 4, 0, Meter, bar) as profiled:
-      for number in range(1, 21):
-        with profiled.update(number):
-          if number == 8:
-            raise OSError('the disk was pulled out')
-  assert traced(tmp_path) == [6, 7, 8]
-  trace(tmp_path / 'again', 1, 6)
-  assert traced(tmp_path / 'again') == [6]
+@pytest.fixture
+def voting(monkeypatch):
+  """Returns (a Stop, what it was told by signals), of the only one of 2 hosts."""
+  monkeypatch.setattr(jax, 'process_count', lambda: 2)
+  own = signals.Stop()
+  return run.Stop(own), own
+
+
+def test_a_checkpoint_is_saved_once_the_votes_are_counted(voting):
+  asking, _ = voting
+  mesh, saved = device_mesh.make_mesh(), []
+  for due in (False, True, False, False):
+    asking.ask_ahead(mesh, due)
+    saved.append(asking.save)
+  assert saved == [False, False, True, False]
+
+
+def test_minutes_that_have_gone_are_voted_on_once(voting, monkeypatch):
+  asking, _ = voting
+  made, now = mock.MagicMock(stop=asking, mesh=device_mesh.make_mesh()), [100.0]
+  made.plan.save_minutes, made.checkpoints.saved = 1, 0.0
+  monkeypatch.setattr(run.time, 'monotonic', lambda: now[0])
+  saved = []
+  for now[0] in (100.0, 101.0, 102.0, 161.0, 162.0):
+    run.Run.ask_ahead(made)
+    saved.append(asking.save)
+  assert saved == [False, True, False, False, True]
+
+
+def test_a_signal_is_not_lost_beside_a_vote_to_save(voting):
+  asking, own = voting
+  mesh = device_mesh.make_mesh()
+  own.signum = 15
+  asking.ask_ahead(mesh, True)
+  assert asking.signum is None
+  asking.ask_ahead(mesh, False)
+  assert asking.signum == 15 and asking.save
+
+
+def test_a_single_process_decides_at_once():
+  asking = run.Stop(signals.Stop())
+  asking.ask_ahead(device_mesh.make_mesh(), True)
+  assert asking.save

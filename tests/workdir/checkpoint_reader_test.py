@@ -1,11 +1,16 @@
 """Tests of reading checkpoints without a run."""
 
 import os
+import signal
+import sys
+import time
+import types
 
 import numpy as np
 import pytest
 
 from bert_jax import errors
+from bert_jax.runtime import signals
 from bert_jax.workdir import checkpoint_reader
 from tests.workdir.checkpoints import damage, make_params_state, write_params
 
@@ -65,3 +70,71 @@ def test_read_finds_the_newest_of_a_bucket(remote):
     errors.UserError, match='holds no sound checkpoint; train'
   ):
     checkpoint_reader.read(f'{remote}/nothing')
+
+
+@pytest.fixture
+def shown(monkeypatch):
+  """Returns a list that gets the errors that are shown."""
+  texts = []
+  monkeypatch.setattr(
+    sys, 'unraisablehook', lambda x: texts.append(str(x.exc_value))
+  )
+  return texts
+
+
+@types.coroutine
+def never():
+  yield
+
+
+async def read_array(error):
+  try:
+    await never()
+  finally:
+    raise error
+
+
+def of_orbax(function):
+  """Returns a coroutine function as if it were from Orbax."""
+  code = function.__code__.replace(co_filename='/orbax/checkpoint/reading.py')
+  return types.FunctionType(code, globals())
+
+
+@pytest.mark.parametrize(
+  ('function', 'error', 'is_shown'),
+  [
+    (of_orbax(read_array), RuntimeError('of another event loop'), False),
+    (read_array, RuntimeError('of another event loop'), True),
+    (read_array, RuntimeError('Event loop is closed'), False),
+    (of_orbax(read_array), errors.Interrupted(signal.SIGTERM), True),
+  ],
+)
+def test_a_read_of_orbax_that_is_given_up_is_dropped(
+  shown, function, error, is_shown
+):
+  checkpoint_reader.drop_noise()
+  reading = function(error)
+  reading.send(None)
+  del reading
+  assert shown == [str(error)] * is_shown
+
+
+class Interrupting:
+  def __del__(self):
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.usefixtures('shown')
+@pytest.mark.parametrize('before', [True, False])
+def test_a_signal_in_a_finalizer_is_not_lost(before, monkeypatch):
+  monkeypatch.setattr(signals, '_AGAIN', 0.01)
+  if before:
+    checkpoint_reader.drop_noise()
+  with pytest.raises(errors.Interrupted) as caught:
+    with signals.raising():
+      checkpoint_reader.drop_noise()
+      Interrupting()
+      for _ in range(100):
+        time.sleep(0.05)
+      pytest.fail('not interrupted')
+  assert caught.value.signum == signal.SIGTERM

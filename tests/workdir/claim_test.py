@@ -6,13 +6,14 @@ import os
 import pytest
 
 from bert_jax import config, errors
+from bert_jax.parallel import agreement
 from bert_jax.runtime import files, hub
-from bert_jax.workdir.claim import adopt, claim, pin_sources
+from bert_jax.workdir import claim
 
 
 def train(path, arguments='', trains=True):
   c = config.apply_arguments(config.pretraining('tiny'), arguments)
-  with claim(str(path), c):
+  with claim.claim(str(path), c):
     if trains:
       (path / 'checkpoints').mkdir(exist_ok=True)
 
@@ -110,7 +111,7 @@ def test_what_does_not_change_the_meaning_may_change_and_is_said(
 
 def test_one_writer_at_a_time(tmp_path):
   c = config.pretraining('tiny')
-  with claim(str(tmp_path), c):
+  with claim.claim(str(tmp_path), c):
     with pytest.raises(errors.UserError, match='another process is writing'):
       train(tmp_path)
   train(tmp_path)
@@ -119,7 +120,7 @@ def test_one_writer_at_a_time(tmp_path):
 def test_a_bucket_belongs_to_the_config_that_saved_in_it(remote):
   def claim_remote(arguments=''):
     c = config.apply_arguments(config.pretraining('tiny'), arguments)
-    with claim(remote, c):
+    with claim.claim(remote, c):
       pass
 
   claim_remote()
@@ -142,10 +143,10 @@ def test_a_run_keeps_the_commits_of_models_that_it_began_with(
   )
   c = config.pretraining('tiny')
   c.init_from = 'hf:we/tiny,runs/x'
-  c = pin_sources(c, str(tmp_path))
+  c = claim.pin_sources(c, str(tmp_path))
   assert c.init_from == f'hf:we/tiny@{"a" * 40},runs/x'
   (tmp_path / 'checkpoints').mkdir()
-  adopt(str(tmp_path), c)
+  claim.adopt(str(tmp_path), c)
   for given, then in (
     ('hf:we/tiny,runs/x', c.init_from),
     (c.init_from, c.init_from),
@@ -153,4 +154,83 @@ def test_a_run_keeps_the_commits_of_models_that_it_began_with(
   ):
     again = config.pretraining('tiny')
     again.init_from = given
-    assert pin_sources(again, str(tmp_path)).init_from == then
+    assert claim.pin_sources(again, str(tmp_path)).init_from == then
+
+
+CLIP, BEST = (
+  {'optimizer.clip_unit': 'micro_batch'},
+  {'finetuning.select': 'best'},
+)
+
+
+@pytest.mark.parametrize(
+  'field, value, old, expected',
+  [
+    ('data.workers', 2, {}, claim.SAME_RESULT),
+    ('eval.every', 5, {}, claim.SAME_RESULT),
+    ('eval.every', 5, BEST, claim.ANOTHER),  # it chooses the model
+    ('mesh.model', 2, {}, claim.SAME_MEANING),
+    ('phases.accumulate', (2, 2), {}, claim.SAME_MEANING),
+    ('phases.accumulate', (2, 2), CLIP, claim.ANOTHER),
+    ('phases.batch_size', (8, 8), {}, claim.ANOTHER),
+    ('seed', 1, {}, claim.ANOTHER),
+  ],
+)
+def test_what_a_change_does_to_a_run(field, value, old, expected):
+  c = config.declare_fields()
+  c.update_from_flattened_dict({field: value} | old)
+  found = claim.find_differences(old, c)
+  assert [kind for kind, fields in found.items() if fields] == [expected]
+  assert list(found[expected]) == [field]
+  # A field of another version is part of a run.
+  found = claim.find_differences({'model.rope': 3}, config.declare_fields())
+  assert list(found[claim.ANOTHER]) == ['model.rope']
+
+
+@pytest.fixture
+def told(monkeypatch):
+  """Lets this process take itself for one of two; returns what hosts say."""
+  found = ['[""]', '[""]']
+
+  def gather(own):
+    found[claim.jax.process_index()] = own
+    return list(found)
+
+  monkeypatch.setattr(claim.jax, 'process_count', lambda: 2)
+  monkeypatch.setattr(
+    claim.multihost_utils, 'broadcast_one_to_all', lambda x: x
+  )
+  monkeypatch.setattr(agreement, 'gather_texts', gather)
+  return found
+
+
+@pytest.fixture
+def second(told, monkeypatch):
+  """Lets this process take itself for the second."""
+  monkeypatch.setattr(claim.jax, 'process_index', lambda: 1)
+
+
+def test_the_check_leaves_nothing_behind(tmp_path, told):
+  claim.check_shared(str(tmp_path / 'run'))
+  assert os.listdir(tmp_path) == ['run'] and not os.listdir(tmp_path / 'run')
+
+
+@pytest.mark.parametrize('left', [None, b'12345678'])  # by another run
+def test_a_host_that_does_not_see_it_is_named(tmp_path, second, left):
+  if left:
+    (tmp_path / '.shared').write_bytes(left)
+  with pytest.raises(errors.UserError, match='on host 1: .* does not have'):
+    claim.check_shared(str(tmp_path))
+
+
+def test_the_others_hear_of_a_directory_that_cannot_be_made(
+  tmp_path, told, request
+):
+  (tmp_path / 'file').touch()
+  directory = str(tmp_path / 'file' / 'run')
+  said = f'on host 0: .*Not a directory: .{directory}'
+  with pytest.raises(OSError, match=said):
+    claim.check_shared(directory)
+  request.getfixturevalue('second')
+  with pytest.raises(OSError, match=said):
+    claim.check_shared(directory)

@@ -12,13 +12,6 @@ def read(tmp_path, text, **columns):
   return conll.read(str(path), **columns)
 
 
-def test_words_and_tags_of_sentences(tmp_path):
-  text = 'EU\tNNP\tB-ORG\r\nrejects\tVBZ\tO\r\n\r\nPeter\tNNP\tB-PER\r\n'
-  first, second = read(tmp_path, text).units
-  assert (first.words, first.tags) == (['EU', 'rejects'], ['B-ORG', 'O'])
-  assert (second.words, second.lines) == (['Peter'], [4])
-
-
 def test_the_columns_may_be_chosen(tmp_path):
   [found] = read(tmp_path, '1 Peter B-PER x\n2 runs O x\n', word=1, tag=2).units
   assert (found.words, found.tags) == (['Peter', 'runs'], ['B-PER', 'O'])

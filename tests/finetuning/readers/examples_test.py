@@ -180,13 +180,6 @@ def test_without_a_dev_file_the_same_rows_are_held_out_in_any_order(tmp_path):
     read_splits(source(tmp_path, heldout=0.0))
 
 
-def test_a_missing_file_and_an_unknown_extension_are_refused(tmp_path):
-  with pytest.raises(errors.UserError, match='cannot read .*x.csv'):
-    table_files.read(str(tmp_path / 'x.csv'))
-  with pytest.raises(errors.UserError, match='does not end in .tsv, .csv'):
-    table_files.read('x.parquet')
-
-
 def write_glue(root, folder, *contents):
   """Writes train.tsv, dev.tsv and maybe test.tsv."""
   (root / folder).mkdir()

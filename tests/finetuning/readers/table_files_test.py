@@ -2,7 +2,6 @@
 
 import bz2
 import gzip
-import tracemalloc
 
 import pytest
 
@@ -60,18 +59,6 @@ def test_no_row_and_no_column_is_lost(tmp_path, name, content, rows):
   table = read(tmp_path, content, name)
   assert table.rows == rows
   assert table.names == tuple(dict.fromkeys(x for _, row in rows for x in row))
-
-
-def test_a_table_is_read_without_a_second_copy_of_it(tmp_path):
-  line = 'word ' * 200
-  path = tmp_path / 'long.tsv'
-  path.write_text('text\tlabel\n' + f'{line}\ta\n' * 5000)
-  table_files.read(str(path))
-  tracemalloc.start()
-  rows = table_files.read(str(path)).rows
-  kept, most = tracemalloc.get_traced_memory()
-  tracemalloc.stop()
-  assert len(rows) == 5000 and most < 1.1 * kept
 
 
 @pytest.mark.parametrize('name', ['x.csv', 'x.tsv', 'x.jsonl', 'x.csv.gz'])
