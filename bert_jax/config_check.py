@@ -126,6 +126,9 @@ def check_model(c: config_dict.ConfigDict):
       f'objective.mask_mix={o.mask_mix} must be three shares that sum to 1': (
         len(o.mask_mix) != 3 or abs(sum(o.mask_mix) - 1) > 1e-6
       ),
+      f'model.pooling={m.pooling} is for model.body=modern': (
+        m.pooling != 'cls' and m.body != 'modern' and not c.init_from
+      ),
       f'model.hidden_size={m.hidden_size} is not divisible by '
       f'model.num_heads={m.num_heads}': m.hidden_size % m.num_heads,
     }

@@ -106,6 +106,11 @@ FIELDS: dict[str, Field] = {
   'model.local_rope_theta': Field(
     10_000.0, 'the same, of local layers', Range(1, 1e9)
   ),
+  'model.pooling': Field(
+    'cls',
+    "of the modern body: the hidden state that stands for a text, [CLS]'s or the mean",
+    Choice('cls', 'mean'),
+  ),
   'model.norm': Field(
     'post',
     'LayerNorm after each sublayer (BERT) or before it',

@@ -153,6 +153,7 @@ def _export(run, results) -> str | None:
     bilstm=params.get('bilstm'),
     form=config.finetuning.form,
     settings=run.settings,
+    transform=params.get('head'),
   )
   if not run.task.auto:
     return f'transformers has no class for {run.task.name}'
@@ -163,11 +164,12 @@ def _export(run, results) -> str | None:
     )
   if problem := hugging_face.find_problem(model_config(config), head):
     return problem
+  own = 'classifier', 'head'
   size = sum(x.size for x in jax.tree.leaves(params))
   facts = log.find_facts(log.read(paths.metrics(run.workdir)))
   hugging_face.export(
     paths.export(run.workdir),
-    {name: x for name, x in params.items() if name != 'classifier'},
+    {name: x for name, x in params.items() if name not in own},
     model_config(config),
     data.tokenizer,
     make_card(run.task, config, data.labels, results, size),

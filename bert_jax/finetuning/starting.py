@@ -50,7 +50,8 @@ _FROZEN = '^(beside|embeddings|encoder)/'  # with features
 # What two models have in common whose features are joined.
 _JOINED = (
   *('kind', 'num_layers', 'hidden_size', 'num_heads', 'mlp_size', 'activation'),
-  *('norm', 'norm_epsilon', 'type_vocab_size'),
+  *('norm', 'norm_epsilon', 'type_vocab_size', 'body', 'window'),
+  *('global_every', 'rope_theta', 'local_rope_theta'),
 )
 
 
@@ -163,6 +164,15 @@ def _fill_model(c):
         'MODEL,MODEL, that computes them.'
       )
     classifier.check_layers('finetuning.features', f.features, layers)
+  wrong = c.model.pooling != 'cls' and 'pooling'
+  if c.model.body == 'modern':
+    frozen = f.features != fine_tuned.NO_FEATURES
+    wrong = c.model.bilstm and not frozen and 'bilstm'
+  if wrong:
+    raise errors.UserError(
+      f'model.{wrong}={c.model[wrong]} is not for model.body={c.model.body}, '
+      'which has another head; leave it out.'
+    )
   if f.form == 'gpt' and c.objective.kind != 'ltr':
     raise errors.UserError(
       'finetuning.form=gpt predicts the next token, too, so it needs a model '
@@ -226,13 +236,14 @@ def _add_head(config, labels, model: source.Source) -> source.Source:
     return model
   name = fine_tuned.name_task(config)
   wanted = name, labels, config.finetuning.form, config.model.bilstm
-  if (head.task, head.labels, head.form, head.lstm_units) == wanted:
+  read = config.model.pooling == model.config.pooling or head.reads_tokens
+  if read and (head.task, head.labels, head.form, head.lstm_units) == wanted:
     return model._replace(params=head.add_to(model.params))
   named = errors.listing(list(head.labels) or ['a number'])
   print(
     f'the head of {config.init_from} is left out, which is for {head.task} '
     f'({named}) with finetuning.form={head.form} and '
-    f'model.bilstm={head.lstm_units}',
+    f'model.bilstm={head.lstm_units} and model.pooling={model.config.pooling}',
     flush=True,
   )
   return model

@@ -42,7 +42,8 @@ def make_module(
 def list_new_layers(layers: int, count: int) -> str:
   """Returns a regular expression for the parameters `reinit_layers` resets.
 
-  They are the top layers' and the pooler's above them (arXiv 2006.05987).
+  They are the top layers' and those above them, the pooler's or the modern
+  body's head's (arXiv 2006.05987).
   """
   if count > layers:
     raise errors.UserError(
@@ -52,7 +53,7 @@ def list_new_layers(layers: int, count: int) -> str:
   if not count:
     return ''
   numbers = '|'.join(map(str, range(layers - count, layers)))
-  return rf'^(encoder/layer_({numbers})|pooler)/'
+  return rf'^(encoder/layer_({numbers})|pooler|head)/'
 
 
 def list_inputs(rows: int, length: int) -> dict:
@@ -97,6 +98,8 @@ def count_flops(module: nn.Module, length: int) -> float:
     layers = range(bert.num_layers + 1)[classifier.LAYERS[module.features]]
     width *= len(layers) if module.features.startswith('concat') else 1
     width *= 1 + module.two
+  elif bert.modern:
+    flops += 6 * width**2 * (length if module.tokens else 1)
   units = getattr(module, 'lstm_units', 0)
   if units:
     flops += classifier.count_lstm_flops(length, width, units)

@@ -41,9 +41,14 @@ def warn(model: rename.LoadedModel, lengths: Iterable[int]):
   if most is None or most >= model.config.max_positions:
     return
   if longer := [n for n in lengths if n > most]:
+    worse = (
+      'it has seen no tokens further apart, and may do worse on such texts'
+      if model.config.modern
+      else 'its embeddings of later positions are random, so what it says of '
+      'such texts is much worse'
+    )
     message = (
       f'WARNING: {errors.count(len(longer), "text")} of up to {max(longer)} '
-      f'tokens, but the model was trained on rows of {most}: its embeddings of '
-      'later positions are random, so what it says of such texts is much worse'
+      f'tokens, but the model was trained on rows of {most}: {worse}'
     )
     print(message, file=sys.stderr, flush=True)

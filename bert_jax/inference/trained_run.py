@@ -52,6 +52,7 @@ def read(workdir: str, step: int | None = None) -> rename.LoadedModel:
     named += config.finetuning.form, settings
     layer, length = params.pop('classifier'), about['max_length']
     names = tuple(about['labels']), length, tuple(about['columns'])
+    named += (params.pop('head', None),)
     head = classifier.Head(layer['kernel'], layer['bias'], *names, *named)
   return rename.LoadedModel(
     params,

@@ -17,13 +17,13 @@ from bert_jax.inference import source
 from bert_jax.model import parameters
 from bert_jax.workdir import fingerprint
 
-_HEADS = ('mlm', 'pooler', 'nsp', 'mix', 'bilstm', 'classifier')
+_HEADS = ('mlm', 'pooler', 'head', 'nsp', 'mix', 'bilstm', 'classifier')
 _WORDS = ('embeddings/word/embedding', 'mlm/bias')  # one row or value per word
 _POSITIONS = 'embeddings/position/embedding'
 # Fields of `model` that come from the recipe or chip, not from the source.
 OWN = (
   *('dropout', 'attention_dropout', 'dtype', 'mask_value', 'initializer'),
-  *('attention_init', 'bilstm'),
+  *('attention_init', 'bilstm', 'pooling'),
 )
 # What the source decides; and of these, what the files in configs/ set for a model
 # of their own, so that it is given only if it is typed.
@@ -64,6 +64,10 @@ def transfer(
   theirs, ours = param_names.flatten(model.params), param_names.flatten(new)
   words = model.tokenizer.size
   stay = {name for name in ours if stays_new and re.search(stays_new, name)}
+  # As in transformers, which has one name for both.
+  alike = {re.sub('^mlm/', 'head/', name): x for name, x in theirs.items()}
+  begun = ours.keys() & alike.keys() - theirs.keys() - stay
+  theirs |= {name: alike[name] for name in begun}
   params = param_names.map_named(
     lambda name, x: (
       x if name in stay else _merge(name, x, theirs.get(name), words, pieces)
@@ -77,6 +81,8 @@ def transfer(
     'trained_length': model.trained_length or model.config.max_positions,
     'changes': _list_changes(ours, theirs, words, vocab_size, pieces),
   }
+  if begun:
+    facts['changes'].append('head: starts as the MLM head before its decoder')
   if stays_new:
     facts['changes'].append(f'{len(stay)} parameters of {stays_new}: new')
   origin = '' if model.origin == path else f': {model.origin}'
@@ -141,10 +147,12 @@ def check_length(longest: int, positions: int, path: str, remedy: str = ''):
 def warn_of_long_rows(longest: int, path: str, model: source.Source):
   """Warns of rows longer than those that the model at a path was trained on."""
   if model.trained_length and longest > model.trained_length:
+    why = 'its other positions are random, so that longer rows begin much worse'
+    if model.config.modern:
+      why = 'it has to learn what is further apart'
     print(
       f'WARNING: phases.seq_length={longest}, but {path} was trained on rows of '
-      f'{model.trained_length} tokens: its other positions are random, so that '
-      'longer rows begin much worse (docs/convert.md)',
+      f'{model.trained_length} tokens: {why} (docs/convert.md)',
       flush=True,
     )
 
@@ -183,7 +191,7 @@ def _merge(name, ours, theirs, words: int, pieces):
 
 def _list_changes(ours, theirs, words: int, size: int, pieces) -> list[str]:
   """Describes parts of the source that are not used, and parts that are new."""
-  had, has = len(theirs[_POSITIONS]), len(ours[_POSITIONS])
+  had, has = (len(x.get(_POSITIONS, ())) for x in (theirs, ours))
   there, here = (
     {name.split('/')[0] for name in tree} for tree in (theirs, ours)
   )

@@ -215,17 +215,19 @@ def read(directory: str) -> rename.LoadedModel:
   config = _make_config(path, theirs)
   with errors.within(directory):
     tensors = rename.modernise(_read_tensors(directory))
-    params, report = rename.from_hf(tensors, config)
-  tokenizer, extra = vocabulary.read(directory, config)
   head = sequence_head.read(path, theirs, tensors)
-  if head and not head.reads_tokens and 'pooler' not in params:
+  used = sequence_head.to_tensors(head) if head else ()
+  with errors.within(directory):
+    rest = {name: x for name, x in tensors.items() if name not in used}
+    params, report = rename.from_hf(rest, config)
+  tokenizer, extra = vocabulary.read(directory, config)
+  pooled = head and not (head.reads_tokens or head.transform)
+  if pooled and 'pooler' not in params:
     raise errors.UserError(
       f'{directory} has a classifier, but lacks bert.pooler, which it reads; '
       'copy the model again.'
     )
-  used = sequence_head.list_names(head.task) if head else ()
-  left_over = [name for name in report.left_over if name not in used]
-  report = report._replace(left_over=[*left_over, *extra])
+  report = report._replace(left_over=[*report.left_over, *extra])
   length = vocabulary.read_length(directory)
   if head and length == head.max_length:  # says nothing of the encoder
     length = None

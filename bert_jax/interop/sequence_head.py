@@ -26,19 +26,21 @@ _MAX_LENGTH = 384
 _OURS = 'bert_jax'
 
 
-def list_names(task: str) -> tuple[str, str]:
-  """Returns the names of the kernel and the bias of a task's head."""
-  layer = 'qa_outputs' if task == 'spans' else 'classifier'
-  return f'{layer}.weight', f'{layer}.bias'
+def _list_names(task: str, modern: bool) -> tuple[str, ...]:
+  """Returns the names of a head's kernel and bias, then of the layers before."""
+  layer = 'qa_outputs' if task == 'spans' and not modern else 'classifier'
+  before = ('head.dense.weight', 'head.norm.weight') if modern else ()
+  return f'{layer}.weight', f'{layer}.bias', *before
 
 
 def to_tensors(head: classifier.Head) -> dict[str, np.ndarray]:
   """Returns {their name: contiguous float32 array}."""
-  weight, bias = list_names(head.task)
-  return {
-    weight: np.ascontiguousarray(head.kernel.T, np.float32),
-    bias: np.ascontiguousarray(head.bias, np.float32),
-  }
+  arrays, before = [head.kernel.T, head.bias], head.transform
+  if before is not None:
+    arrays += [before['transform']['kernel'].T, before['norm']['scale']]
+  names = _list_names(head.task, before is not None)
+  contiguous = (np.ascontiguousarray(x, np.float32) for x in arrays)
+  return dict(zip(names, contiguous, strict=True))
 
 
 def describe(head: classifier.Head) -> dict[str, Any]:
@@ -49,7 +51,7 @@ def describe(head: classifier.Head) -> dict[str, Any]:
   elif head.settings is not None:
     ours['spans'] = head.settings._asdict()
   described = {
-    'architectures': [_CLASSES[head.task]],
+    'architectures': ['Modern' * bool(head.transform) + _CLASSES[head.task]],
     'problem_type': None,
     'task_specific_params': {_OURS: ours},
   }
@@ -74,13 +76,15 @@ def read(
 
   `theirs` is the content of `path`, its config.json.
   """
-  tasks = [k for k, x in _CLASSES.items() if theirs.get('architectures') == [x]]
-  if not tasks or list_names(tasks[0])[0] not in tensors:
+  modern = theirs.get('model_type') == 'modernbert'
+  kinds, prefix = theirs.get('architectures'), 'Modern' * modern
+  tasks = [k for k, x in _CLASSES.items() if kinds == [prefix + x]]
+  if not tasks or _list_names(tasks[0], modern)[0] not in tensors:
     return None
   kind = theirs.get('problem_type')
   several = 'multi_label' in tasks and kind == _SEVERAL
   task = 'multi_label' if several else tasks[0]
-  weight, bias = list_names(task)
+  weight, bias, *before = _list_names(task, modern)
   kernel = np.ascontiguousarray(np.asarray(tensors[weight], np.float32).T)
   added = np.asarray(tensors.get(bias, ()), np.float32)
   if kernel.shape != (theirs['hidden_size'], *added.shape):
@@ -88,6 +92,14 @@ def read(
       f'{path}: {weight} and {bias} have the shapes {kernel.T.shape} and '
       f'{added.shape}, which its hidden_size does not allow; copy it again.'
     )
+  transform = None
+  if modern:
+    dense, scale = (np.asarray(tensors.get(x, ()), np.float32) for x in before)
+    if (dense.shape, scale.shape) != ((len(kernel),) * 2, (len(kernel),)):
+      wrong = 'are missing, or not as its hidden_size says; copy it again'
+      raise errors.UserError(f'{path}: {" and ".join(before)} {wrong}.')
+    turned = np.ascontiguousarray(dense.T)
+    transform = {'transform': {'kernel': turned}, 'norm': {'scale': scale}}
   one = kind == 'regression' and len(added) == 1
   if not (one or several or kind in (None, 'single_label_classification')):
     return None
@@ -111,9 +123,8 @@ def read(
     max_length, columns = ours.get('max_length', usual), ours.get('columns', [])
     if not 5 <= max_length <= most or not isinstance(columns, list):
       raise ValueError(f'max_length={max_length}, columns={columns}')
-  return classifier.Head(
-    kernel, added, labels, max_length, tuple(columns), task, settings=settings
-  )
+  found = kernel, added, labels, max_length, tuple(columns), task
+  return classifier.Head(*found, settings=settings, transform=transform)
 
 
 def _read_labels(path, theirs, count) -> tuple[str, ...]:

@@ -64,6 +64,7 @@ class BertConfig:
   global_every: int = 3
   rope_theta: float = 10_000.0
   local_rope_theta: float = 10_000.0
+  pooling: str = 'cls'  # or 'mean': what of a text its head for classes reads
   # How it is computed:
   vocab_multiple: int = 1
   attention: str = 'xla'

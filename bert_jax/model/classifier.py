@@ -91,10 +91,13 @@ class Headed(encoder.Bert):
     super().setup()
     if self.lstm_units:
       self.bilstm = BiLstm(self.lstm_units)
-    self.drop = dropout.Dropout(self.dropout)
+    self.drop, c = dropout.Dropout(self.dropout), self.config
+    init = c.kernel_init
+    if c.modern:  # reads what LayerNorm returns
+      init = bert_config.INITIALIZERS[c.initializer](c.hidden_size**-0.5)
     # In float32, like the NSP head.
     self.classifier = nn.Dense(
-      self.outputs, dtype=jnp.float32, kernel_init=self.config.kernel_init
+      self.outputs, dtype=jnp.float32, kernel_init=init
     )
 
   def classify(self, x: jax.Array, deterministic: bool) -> jax.Array:
@@ -112,11 +115,16 @@ class Classifier(Headed):
   text; a right-to-left model at [CLS], which is the last that it reads. The last
   states of a BiLSTM take the place of the pooler. For tokens as in section 5.3,
   from their hidden states alone, without a CRF.
+
+  The modern body has the layers of its MLM head in the pooler's place, for tokens,
+  too, and may read the mean of a text's hidden states (`BertConfig.pooling`).
   """
 
   def setup(self):
     super().setup()
-    if not (self.lstm_units or self.tokens):
+    if self.config.modern:
+      self.head = heads.Transform(self.config)
+    elif not (self.lstm_units or self.tokens):
       self.pooler = encoder.Dense(self.config, (self.config.hidden_size,))
 
   def __call__(
@@ -128,11 +136,19 @@ class Classifier(Headed):
       x = self.bilstm(x, mask)  # [B, S, 2 U]
     if not self.tokens:
       x = self._summarise(x, mask)
+    if self.config.modern:
+      x = self.head.vectors(x)
     return self.classify(x, deterministic)
 
   def _summarise(self, x, mask):
     if self.lstm_units:
       return summarise_lstm(x, mask)  # [B, 2 U]
+    if self.config.pooling == 'mean':
+      read = mask[..., None].astype(jnp.float32)  # [B, S, 1]
+      # Rows that fill up a batch have no tokens.
+      return jnp.sum(x * read, 1) / jnp.maximum(jnp.sum(read, 1), 1)
+    if self.config.modern:
+      return x[:, 0]
     last = self.config.causal and not self.config.reverse
     return nn.tanh(self.pooler(heads.take_last(x, mask) if last else x[:, 0]))
 
@@ -288,6 +304,7 @@ class Head(NamedTuple):
   bilstm: Any = None  # parameters of the BiLSTM before it, if any
   form: str = 'bert'  # or 'gpt', see `GptClassifier`
   settings: Spans | Threshold | None = None  # of its predictions, if any
+  transform: Any = None  # parameters of the modern body's layers before it
 
   @property
   def lstm_units(self) -> int:
@@ -303,7 +320,9 @@ class Head(NamedTuple):
     """Returns the whole model's parameters, given its encoder's."""
     names = ['embeddings', 'encoder']
     added = {'classifier': {'kernel': self.kernel, 'bias': self.bias}}
-    if self.bilstm is not None:
+    if self.transform is not None:
+      added['head'] = self.transform
+    elif self.bilstm is not None:
       added['bilstm'] = self.bilstm
     elif self.form == 'gpt':
       names.append('mlm')

@@ -8,8 +8,8 @@ from bert_jax.model import bert_config, encoder, modern
 from bert_jax.ops import tied_decoder
 
 
-class MlmHead(nn.Module):
-  """Predicts tokens at chosen positions with the tied word embeddings."""
+class Transform(nn.Module):
+  """What is between the encoder and logits of words or, in ModernBERT, of classes."""
 
   config: bert_config.BertConfig
 
@@ -18,12 +18,20 @@ class MlmHead(nn.Module):
     scale = modern.scale_into(c)
     self.transform = encoder.Dense(c, (c.hidden_size,), 1, scale)
     self.norm = encoder.make_norm(c, None)
-    self.bias = self.param('bias', nn.initializers.zeros, (c.vocab_rows,))
 
   def vectors(self, x: jax.Array):
-    """Returns the decoder's inputs [B, P, D] from hidden states x [B, P, D]."""
+    """Returns the inputs [..., D] of the logits from hidden states x [..., D]."""
     activate = bert_config.ACTIVATIONS[self.config.activation]
     return self.norm(activate(self.transform(x)))
+
+
+class MlmHead(Transform):
+  """Predicts tokens at chosen positions with the tied word embeddings."""
+
+  def setup(self):
+    super().setup()
+    shape = (self.config.vocab_rows,)
+    self.bias = self.param('bias', nn.initializers.zeros, shape)
 
   def __call__(self, x, embedding):
     """Returns float32 logits [B, P, V] from hidden states x [B, P, D]."""

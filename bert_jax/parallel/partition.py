@@ -29,7 +29,7 @@ RULES = (
   (r'encoder/layer_\d+/mlp_out/bias', P(None)),
   (r'(.+/)?\w*norm/(scale|bias)', P(None)),
   (r'mlm/bias', P('model')),  # [V]
-  (r'(mlm/transform|pooler|nsp|classifier|bilstm/.+)/kernel', P(None, None)),
+  (r'(\w+/transform|pooler|nsp|classifier|bilstm/.+)/kernel', P(None, None)),
   (r'(mlm/transform|pooler|nsp|classifier|bilstm/.+)/bias', P(None)),
   (r'mix/(weights|scale)', P(None)),
 )

@@ -1,5 +1,7 @@
 """Tests of taking over a model's parameters; see also those of init_from."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -104,3 +106,26 @@ def test_what_is_given_against_the_source_is_refused(given, typed, message):
     return transfer.check_given(c, filled, typed)
   with pytest.raises(errors.UserError, match=message):
     transfer.check_given(c, filled, typed)
+
+
+def test_the_modern_bodys_head_starts_as_its_mlm_head():
+  bert = dataclasses.replace(models.CONFIG, body='modern', norm='pre')
+  theirs, new = (models.make_params(bert, False, seed) for seed in (1, 2))
+  mlm = new.pop('mlm')
+  new['head'] = {name: mlm[name] for name in ('transform', 'norm')}
+  source = make_source(theirs)._replace(config=bert)
+  found, facts = transfer.transfer(source, 'PATH', new, 11)
+  models.assert_same(found['head']['norm'], theirs['mlm']['norm'])
+  models.assert_same(found['head']['transform'], theirs['mlm']['transform'])
+  assert facts['changes'] == [
+    'mlm: left out',
+    'head: starts as the MLM head before its decoder',
+  ]
+  # With layers that stay new, it stays so, too; a trained one goes on.
+  found, _ = transfer.transfer(source, 'PATH', new, 11, '^head/')
+  models.assert_same(found['head'], new['head'])
+  trained = models.make_params(bert, False, seed=3)['mlm']
+  theirs['head'] = {name: trained[name] for name in ('transform', 'norm')}
+  found, facts = transfer.transfer(source, 'PATH', new, 11)
+  models.assert_same(found['head'], theirs['head'])
+  assert facts['changes'] == ['mlm: left out']

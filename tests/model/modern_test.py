@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from bert_jax import param_names
-from bert_jax.model import bert_config, heads
+from bert_jax.inference import fine_tuned
+from bert_jax.model import bert_config, classifier, heads
 
 V, D, L, H, F = 61, 16, 4, 2, 24
 CONFIG = bert_config.BertConfig(
@@ -140,3 +141,38 @@ def test_initial_weights_that_write_to_the_stream_are_smaller_with_depth():
       into = any(part in name for part in ('out/', 'transform'))
       wanted = 0.0176 / math.sqrt(2 * L) if into else 0.0176
       np.testing.assert_allclose(x, wanted, rtol=0.2, err_msg=name)
+
+
+@pytest.mark.parametrize('read', ['cls', 'mean', 'tokens'])
+def test_a_head_for_classes_has_the_layers_of_the_mlm_head(params, read):
+  mask = jnp.array([[1] * 7 + [0] * 2, [1] * 4 + [0] * 5])
+  ids = np.random.default_rng(3).integers(V, size=(2, 9))
+  batch = make_batch(jnp.array(ids), input_mask=mask)
+  config = dataclasses.replace(CONFIG, pooling=read.replace('tokens', 'cls'))
+  kernel = np.linspace(-1, 1, 3 * D, dtype='f4').reshape(D, 3)
+  bias = np.array([1, 2, 3], 'f4')
+  task = 'tagging' if read == 'tokens' else 'classification'
+  layers = {name: params['mlm'][name] for name in ('transform', 'norm')}
+  head = classifier.Head(kernel, bias, 'abc', 9, (), task, transform=layers)
+  variables = {'params': head.add_to(params)}
+  module = fine_tuned.make_head_module(head, config)
+  with jax.default_matmul_precision('float32'):
+    logits = np.array(module.apply(variables, batch))
+    states = np.array(module.apply(variables, batch, True, method='encode'))
+  if read == 'cls':
+    states = states[:, 0]
+  elif read == 'mean':
+    states = np.stack([states[0, :7].mean(0), states[1, :4].mean(0)])
+  x = states @ layers['transform']['kernel']
+  x = x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+  x = x - x.mean(-1, keepdims=True)
+  x = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5)
+  wanted = (x * layers['norm']['scale']) @ kernel + bias
+  np.testing.assert_allclose(logits, wanted, atol=3e-5)
+
+
+def test_new_classifiers_keep_the_size_of_what_layer_norm_returns():
+  module = classifier.Classifier(CONFIG, 400, 0.0)
+  new = module.init(jax.random.key(0), make_batch(jnp.ones((1, 8), int)))
+  kernel = new['params']['classifier']['kernel']
+  np.testing.assert_allclose(kernel.std(), 0.88 * D**-0.5, rtol=0.03)
