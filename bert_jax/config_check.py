@@ -5,7 +5,7 @@ import re
 from ml_collections import config_dict
 
 from bert_jax import errors
-from bert_jax.config import FIELDS, check_fields, readings
+from bert_jax.config import FIELDS, check_fields, readings, recipes
 from bert_jax.data import recipe
 from bert_jax.ops import dropout_rate
 
@@ -60,6 +60,10 @@ def _check_training(c):
       f'at most {held - warmup}, the steps after the last warm-up': (
         o.decay_steps > max(held - warmup, 0)
         or (o.decay_steps and o.schedule != 'wsd')
+      ),
+      f'phases.mask_rates={c.phases.mask_rates} is for pre-training with masked '
+      'tokens, without objective.initial_mask_rate': (
+        c.phases.mask_rates and (not masked or c.objective.initial_mask_rate)
       ),
       'continue_from is for pre-training without init_from': (
         c.continue_from and (c.init_from or not pretraining)
@@ -119,6 +123,13 @@ def check_model(c: config_dict.ConfigDict):
   m, o = c.model, c.objective
   _refuse(
     {
+      f'model.body={m.body} needs {name}={value}, not {c[name]}': c[name]
+      != value
+      for name, value in recipes.BODIES[m.body].items()
+    }
+  )
+  _refuse(
+    {
       f'objective.kind={o.kind} needs objective.nsp=False: a language model '
       'reads one way, and predicts the next token only': (
         o.kind != 'mlm' and o.nsp
@@ -131,6 +142,10 @@ def check_model(c: config_dict.ConfigDict):
       ),
       f'model.hidden_size={m.hidden_size} is not divisible by '
       f'model.num_heads={m.num_heads}': m.hidden_size % m.num_heads,
+      f'heads of {m.hidden_size // m.num_heads} units are odd, and rotary '
+      'positions turn pairs': (
+        m.body == 'modern' and m.hidden_size // m.num_heads % 2
+      ),
     }
   )
 
@@ -140,7 +155,7 @@ def _check_phases(phases):
   counts = {
     name: len(values)
     for name, values in phases.items()
-    if values or name not in ('learning_rates', 'warmups')
+    if values or FIELDS[f'phases.{name}'].default
   }
   one_each = len({*counts.values()}) == 1 and counts['steps']
   most, total = FIELDS['phases.steps'].allowed.most, sum(phases.steps)

@@ -52,6 +52,7 @@ def decays(rates, warmups):
   return {'phases.learning_rates': rates, 'phases.warmups': warmups}
 
 
+MODERN = {'model.body': 'modern', **config.recipes.BODIES['modern']}
 HELD = decays((1e-3, 2e-3), (0, 5)) | {'phases.steps': (80, 30)}
 HELD['optimizer.schedule'] = 'wsd'
 LAST = {'compute.last_layer': 'predicted'}
@@ -68,6 +69,26 @@ READ = FROZEN | {'model.bilstm': 8}
     (decays((1e-3, 0.0), (5, 5)), 'must be 0 where'),
     (decays((1e-3, 1e-3), (5, 200_000)), 'leave none for'),
     (decays((1e-3, 0.0), (1_000_000, 0)), 'leave none for'),
+    # Each body has its own fields, and what is masked by phase no other rates.
+    ({'model.window': 64}, 'model.body=classic needs model.window=128, not 64'),
+    (
+      {'phases.rope_thetas': (1e4, 1e5)},
+      'body=classic needs phases.rope_thetas',
+    ),
+    (
+      MODERN | {'model.norm': 'post'},
+      'body=modern needs model.norm=pre, not post',
+    ),
+    (MODERN | {'objective.nsp': True}, 'needs objective.nsp=False, not True'),
+    (MODERN | {'model.activation': 'relu'}, 'needs model.activation=gelu'),
+    (MODERN | {'objective.kind': 'ltr'}, 'needs objective.kind=mlm'),
+    (MODERN | {'model.num_heads': 256}, 'heads of 3 units are odd'),
+    (MODERN | {'phases.rope_thetas': (1e4,)}, 'one entry per phase in every'),
+    ({'phases.mask_rates': (0.3,)}, 'one entry per phase in every'),
+    (
+      {'phases.mask_rates': (0.3, 0.1), 'objective.initial_mask_rate': 0.4},
+      'without objective.initial_mask_rate',
+    ),
     # What is held may decay: 30 steps less a warm-up of 5.
     ({'optimizer.decay_steps': 5}, 'needs optimizer.schedule=wsd'),
     (HELD | {'optimizer.decay_steps': 26}, 'is at most 25, the steps after'),
@@ -104,6 +125,8 @@ def test_values_that_cannot_work_together(changes, message):
 def test_values_that_work():
   for changes in (
     LAST,
+    MODERN
+    | {'phases.rope_thetas': (1e4, 1e5), 'phases.mask_rates': (0.3, 0.1)},
     HELD | {'optimizer.decay_steps': 25},
     *({'model.dropout': x} for x in (0, 1 / 256, 255 / 256)),
   ):

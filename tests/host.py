@@ -48,7 +48,7 @@ def main(port, process, workdir):
 def make_task(c):
   """Returns a task that keeps the first id of each held-out row."""
 
-  def make_objective(how=None):
+  def make_objective(how=None, phase=None):
     made = training.make_objective(c, how)
 
     def compute(params, batch, key):

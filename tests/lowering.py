@@ -62,7 +62,7 @@ def lower(c, device, count):
 def _lower_phase(c, how, phase, mesh, slices, platform):
   """Lowers once what several chips compute alike."""
   del slices  # it distinguishes meshes that are otherwise the same
-  made = tasks.get(c).make_objective(c).computed_as(how)
+  made = tasks.get(c).make_objective(c).computed_as(how, phase)
   return {
     (program.name, program.length): _lower_program(program, platform)
     for program in programs.list_phase(c, made, mesh, phase)

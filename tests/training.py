@@ -95,11 +95,12 @@ _STARTS: dict = {}
 _RESULTS: dict = {}
 
 
-def make_objective(c, how=None):
+def make_objective(c, how=None, phase=None):
   """Returns that of pre-training, for `make_batch`, with round figures.
 
   It is the same object for configs of the same model, so that `sharing` knows it.
   """
+  del phase
   fields = flatten(c).items()
   key = repr([x for x in fields if not x[0].startswith(_OWN)]), how
   if key not in _OBJECTIVES:

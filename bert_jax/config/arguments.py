@@ -16,15 +16,15 @@ from bert_jax.config.fields import FIELDS
 def apply_arguments(c: config_dict.ConfigDict, arguments: str):
   """Applies the arguments of `--config=FILE:ARGUMENTS` to a config; returns it.
 
-  They are `smoke`, `size=NAME`, `profile=NAME` (with the paper's learning rate and
-  epochs of fine-tuning at any size), `steps=N` (of pre-training in all), see
-  `recipes`, and `field=value`, separated by commas, and are applied in this order,
+  They are `smoke`, `size=NAME`, `body=modern`, `profile=NAME` (with the paper's
+  learning rate and epochs of fine-tuning at any size), `steps=N` (of pre-training in
+  all), see `recipes`, and `field=value`, separated by commas, and are applied in this order,
   before what overrides their fields. A field is named by its dotted path, or by
   the last part of it if unique; any other single value for a field of phases
   applies to all phases.
   """
   items = [item for item in arguments.split(',') if item]
-  first = 'smoke', 'size', 'profile', 'steps'
+  first = 'smoke', 'size', 'body', 'profile', 'steps'
   ranks = {name: i - len(first) for i, name in enumerate(first)}
   for item in sorted(items, key=lambda x: ranks.get(x.partition('=')[0], 0)):
     name, equals, value = item.partition('=')
@@ -43,6 +43,8 @@ def apply_arguments(c: config_dict.ConfigDict, arguments: str):
       c.update_from_flattened_dict(fields)
     elif name == 'size' and equals:
       recipes.set_size(c, value)
+    elif name == 'body' and equals:
+      recipes.set_body(c, value)
     elif equals:
       set_field(c, name, value)
     else:

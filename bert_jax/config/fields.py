@@ -5,6 +5,8 @@ a resumed run may change and the flags of `data.prepare` and `data.vocab` follow
 from it; rules between fields are in `bert_jax.config_check`.
 """
 
+import itertools
+
 from ml_collections import config_dict
 
 from bert_jax import errors
@@ -409,6 +411,19 @@ FIELDS: dict[str, Field] = {
     _STEPS_OR_0,
     example=(0,),
   ),
+  'phases.mask_rates': Field(
+    (),
+    'predicted share in training, instead of objective.mask_rate, which held-out '
+    'rows keep',
+    Range(above=0, below=1),
+    example=(0.3,),
+  ),
+  'phases.rope_thetas': Field(
+    (),
+    'model.rope_theta of each phase; the exported model has that of its own',
+    Range(1, 1e9),
+    example=(160_000.0,),
+  ),
   # The optimizer and its schedule.
   'optimizer.algorithm': Field(
     'adamw',
@@ -576,13 +591,20 @@ def get_meanings() -> dict[str, str]:
   return meanings
 
 
-def model_config(c: config_dict.ConfigDict):
-  """Returns the model's part of a config, a `bert_config.BertConfig`."""
+def model_config(c: config_dict.ConfigDict, step: int | None = None):
+  """Returns the model's part of a config, a `bert_config.BertConfig`.
+
+  With `phases.rope_thetas`, it is that of a step, or of the end.
+  """
   # Processes that prepare data read fields, and need no jax.
   from bert_jax.model import bert_config
 
   sizes = c.model.to_dict()
   del sizes['bilstm']  # not part of the encoder
+  if thetas := c.phases.rope_thetas:
+    ends = itertools.accumulate(c.phases.steps)
+    begun = len(thetas) if step is None else 1 + sum(n < step for n in ends)
+    sizes['rope_theta'] = thetas[min(begun, len(thetas)) - 1]
   return bert_config.BertConfig(
     vocab_size=c.data.vocab_size,
     causal=c.objective.kind in ('ltr', 'rtl'),

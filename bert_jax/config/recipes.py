@@ -1,5 +1,6 @@
 """The paper's recipes, by size, as configs; profiles of implementations."""
 
+import math
 import re
 import textwrap
 
@@ -16,6 +17,23 @@ SIZES = {
   'medium': (8, 512, 8),
   'base': (12, 768, 12),
   'large': (24, 1024, 16),
+}
+
+# What a body needs: no export of ModernBERT's can name another mix, and to BERT's
+# some fields mean nothing.
+_OF_MODERN = 'model.window', 'model.global_every', 'model.local_rope_theta'
+_OF_MODERN += 'model.rope_theta', 'phases.rope_thetas'
+BODIES = {
+  'classic': {name: fields.FIELDS[name].default for name in _OF_MODERN},
+  'modern': {
+    'model.norm': 'pre',
+    'model.activation': 'gelu',
+    'model.attention_init': 'random',
+    'model.bilstm': 0,
+    'objective.kind': 'mlm',
+    'objective.nsp': False,
+    'finetuning.form': 'bert',
+  },
 }
 
 # About 4,500 predicted tokens: the loss has a standard error of 0.04 nats.
@@ -67,11 +85,27 @@ def set_size(c: config_dict.ConfigDict, size: str):
   layers, hidden, heads = read_size(size)
   sizes = {'num_layers': layers, 'hidden_size': hidden, 'num_heads': heads}
   c.model.update(sizes, mlp_size=4 * hidden)
+  if c.model.body == 'modern':
+    set_body(c, 'modern')
+    return
   # Only where it has been shown to help: docs/plateau.md.
   small = hidden <= 512
   c.model.attention_init = 'neighbours' if small else 'random'
   c.objective.unigram_bias = small
   c.objective.word_vectors = small
+
+
+def set_body(c: config_dict.ConfigDict, body: str):
+  """Gives a size of BERT another body of the same cost: docs/modern.md."""
+  if body != 'modern':
+    raise errors.UserError(
+      f'body={body} is not modern; without it, it is BERT.'
+    )
+  c.update_from_flattened_dict(BODIES[body])
+  c.model.update(body=body, norm_epsilon=1e-5, attention_dropout=0.0)
+  # A gate makes three matrices of two.
+  c.model.mlp_size = 8 * max(1, round(c.model.mlp_size / 12))
+  c.objective.update(unigram_bias=False, word_vectors=False)
 
 
 def set_steps(c: config_dict.ConfigDict, steps: int):
@@ -152,7 +186,12 @@ def smoke(c: config_dict.ConfigDict):
   n = len(c.phases.steps)
   c.phases.steps = (12,) * n
   c.phases.batch_size = (8,) * n
+  c.phases.accumulate = tuple(math.gcd(8, x) for x in c.phases.accumulate)
+  if max(c.phases.seq_length) > 512:
+    for name in ('seq_length', 'max_predictions'):
+      c.phases[name] = tuple(x // 16 for x in c.phases[name])
   c.optimizer.warmup_steps = 4 if c.task == 'pretraining' else 0
+  c.optimizer.decay_steps = min(c.optimizer.decay_steps, 12)
   c.phases.warmups = tuple(min(4, steps) for steps in c.phases.warmups)
   c.eval.update(every=10, sequences=32)
   c.log.every = 2

@@ -166,7 +166,7 @@ def make_objective(
   return task.Objective(
     bert=bert,
     how=how,
-    computed_as=functools.partial(make_objective, this, config),
+    computed_as=lambda how, phase: make_objective(this, config, how),
     init=init,
     losses=(*sums[:1], *more),
     counts=count,

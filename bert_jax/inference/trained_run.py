@@ -34,7 +34,8 @@ def read(workdir: str, step: int | None = None) -> rename.LoadedModel:
   if step is None and config.finetuning.select == 'best':
     step = _read_results(workdir).get('step')
   params, facts = checkpoint_reader.read(paths.checkpoints(workdir), step)
-  bert, step, about = model_config(config), facts['step'], facts['task']
+  step, about = facts['step'], facts['task']
+  bert = model_config(config, step)
   params = parameters.drop_padding_rows(params, bert.vocab_size)
   module = heads.PretrainingModel(bert, config.objective.nsp)
   if config.task != 'pretraining':

@@ -100,7 +100,7 @@ def fill_model(c: config_dict.ConfigDict, model: source.Source):
   for name in set(c.model) & known - set(OWN):
     c.model[name] = getattr(model.config, name)
   c.objective.kind = model.config.kind
-  c.objective.nsp &= not model.config.causal
+  c.objective.nsp &= not (model.config.causal or model.config.modern)
   c.data.lowercase = model.tokenizer.lowercase
   c.data.strip_accents = str(model.tokenizer.strip_accents).lower()
 

@@ -28,9 +28,9 @@ def count_predictions(
   """Returns P, the maximum of predictions per row."""
   if objective.kind != 'mlm':
     return phase.seq_length - 1
-  rate = max(objective.mask_rate, objective.initial_mask_rate)
+  rates = objective.mask_rate, objective.initial_mask_rate, phase.mask_rate
   return masking.count_predictions(
-    phase.seq_length, rate, phase.max_predictions, pack
+    phase.seq_length, max(rates), phase.max_predictions, pack
   )
 
 
@@ -39,10 +39,10 @@ def evaluate_as(
 ) -> task.Phase:
   """Returns the phase with the predictions that held-out rows need at most.
 
-  They are masked at mask_rate, at which training ends that begins with more.
+  They are masked at `objective.mask_rate` in all phases, so that these compare.
   """
   rate = objective.mask_rate
-  if pack > 1 or objective.initial_mask_rate <= rate:
+  if pack > 1 or max(phase.mask_rate, objective.initial_mask_rate) <= rate:
     return phase
   most = min(phase.max_predictions, math.ceil(phase.seq_length * rate))
   return dataclasses.replace(phase, max_predictions=most)
@@ -118,7 +118,7 @@ class Batches:
     record, epoch = self._find_ahead(phase, step, rows)
     keys = self._keys(self._seed, _MASK, phase.number, epoch, record)
     o = self._objective
-    rate, first = o.mask_rate, o.initial_mask_rate
+    rate, first = phase.mask_rate, o.initial_mask_rate
     if first:  # falls in the course of the run (arXiv 2305.15096)
       rate = first + (rate - first) * (step / self._steps)
     return self._features(split, phase, record, keys, rate)

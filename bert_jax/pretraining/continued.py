@@ -45,9 +45,8 @@ def take_run(
   c = config.copy_and_resolve_references()
   if claim.is_final(workdir):
     begun = files.read_json(paths.config(workdir))
-    rates = 'learning_rates', 'warmups'
-    names = [f'phases.{name}' for name in ('steps', *rates, *_OF_PHASES)]
-    own = [tuple(begun[x][-len(c.phases.steps) :]) for x in names]
+    names = [f'phases.{name}' for name in c.phases]
+    own = [tuple(begun.get(x, ())[-len(c.phases.steps) :]) for x in names]
     if own == [c.phases[x.removeprefix('phases.')] for x in names]:
       given = ('data.vocab',) * bool(c.data.vocab)
       claim.restore(
@@ -115,6 +114,9 @@ def _put_before(own, phases, step):
   own.steps = (*(x.steps for x in done), *own.steps)
   for name in _OF_PHASES:
     own[name] = (*(getattr(x, name) for x in done), *own[name])
+  for name in ('mask_rate', 'rope_theta'):
+    if given := own[f'{name}s']:
+      own[f'{name}s'] = (*(getattr(x, name) for x in done), *given)
   if own.learning_rates:
     # Of what is done, the rates are not used.
     first = own.learning_rates[0], *[0.0] * (len(done) - 1)

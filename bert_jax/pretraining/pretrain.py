@@ -73,16 +73,21 @@ def make_objective(
   config: config_dict.ConfigDict,
   word_shares: np.ndarray | None = None,
   how: task.Compute | None = None,
+  phase: task.Phase | None = None,
 ) -> task.Objective:
   """Returns the pre-training task's part that runs on devices.
 
   `word_shares` of the text, float [V], are for `objective.unigram_bias` and
   `objective.sampled_words`. Without data they are not known; shapes do not depend
-  on them. Without `how`, it is computed as the config says.
+  on them. Without `how`, it is computed as the config says. A phase may have a
+  `rope_theta` of its own.
   """
   how, pack = how or tuning.read(config), config.data.pack
   module = make_module(config, how)
   o, bert = config.objective, module.config
+  if phase:
+    bert = dataclasses.replace(bert, rope_theta=phase.rope_theta)
+    module = module.clone(config=bert)
   loss, bias = math.log(bert.vocab_size), None
   if o.unigram_bias and word_shares is not None:
     loss = float(-np.sum(word_shares * np.log(word_shares)))

@@ -226,7 +226,9 @@ def compile_run(
   results: dict[Phase | None, Result] = {}
   while ways:
     listed = {
-      p: list_phase(config, objective.computed_as(way), mesh, p) if p else start
+      p: list_phase(config, objective.computed_as(way, p), mesh, p)
+      if p
+      else start
       for p, (way, *_) in ways.items()
     }
     together = [program for own in listed.values() for program in own]

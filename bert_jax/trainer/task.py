@@ -23,6 +23,8 @@ class Phase:
   batch_size: int  # sequences per update, over all devices
   accumulate: int  # micro-batches per update
   max_predictions: int  # P, at most, of a sequence
+  mask_rate: float  # of training rows
+  rope_theta: float
 
   @property
   def eval_batch_size(self) -> int:
@@ -35,6 +37,9 @@ def list_phases(config: config_dict.ConfigDict) -> list[Phase]:
   c = config.phases
   firsts = itertools.accumulate(c.steps, initial=0)
   sizes = c.seq_length, c.batch_size, c.accumulate, c.max_predictions
+  rates = c.mask_rates or itertools.repeat(config.objective.mask_rate)
+  thetas = c.rope_thetas or itertools.repeat(config.model.rope_theta)
+  sizes += rates, thetas
   each = zip(itertools.count(), firsts, c.steps, *sizes, strict=False)
   return [Phase(*numbers) for numbers in each]
 
@@ -62,7 +67,8 @@ class Objective:
 
   bert: Any  # the model, a `bert_config.BertConfig`
   how: Compute  # which changes neither parameters nor losses
-  computed_as: Callable[[Compute], 'Objective']  # another way
+  # another way, of a phase
+  computed_as: Callable[[Compute, Phase], 'Objective']
   init: Callable[[Any], Any]  # (key) -> parameters
   losses: tuple[str, ...]  # metrics to minimise; their means are added
   # (batch) -> {metric: count over the batch}, without running the model: losses are

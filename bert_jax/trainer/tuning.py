@@ -126,7 +126,8 @@ def resolve(
 def tune(objective: Objective, mesh: Mesh, phase: Phase) -> Objective:
   """Returns an objective that is computed as `resolve` says."""
   where = locate(mesh, phase)
-  return objective.computed_as(resolve(objective.how, objective.bert, *where))
+  how = resolve(objective.how, objective.bert, *where)
+  return objective.computed_as(how, phase)
 
 
 def locate(mesh: Mesh, phase: Phase) -> tuple[jax.Device, int, int, int]:

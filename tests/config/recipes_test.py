@@ -1,13 +1,16 @@
 """Tests of the recipes, and of the files in configs/."""
 
 import glob
+import math
 import os
 import runpy
 
+import jax
 import pytest
 
 from bert_jax import config, config_check, errors, tasks
 from bert_jax.trainer import task
+from tests import models
 
 CONFIGS = sorted(
   path
@@ -16,6 +19,9 @@ CONFIGS = sorted(
   )
   if not path.endswith('tables.py')  # which holds the tables of many runs
 )
+
+
+_OF_TOKENS = 'steps', 'batch_size', 'seq_length'
 
 
 def load(path, *arguments):
@@ -34,6 +40,7 @@ def test_every_config_can_work_and_is_documented(path):
     'compact.py': 'small,',
     'baselines.py': 'ltr,',
     'budget.py': 'cpu_quarter,',
+    'modern.py': '17m,',
     'glue.py': 'rte,',
     'klue.py': 'ynat,',
   }
@@ -85,6 +92,37 @@ def test_each_budget_costs_the_flops_that_its_table_says():
     objective, steps = tasks.get(c).make_objective(c), sum(c.phases.steps)
     work = task.count_work(objective, task.list_phases(c), steps)
     assert work['flops'] == pytest.approx(float(flops), rel=0.01)
+
+
+def test_another_body_costs_what_berts_does():
+  path = next(p for p in CONFIGS if p.endswith('budget.py'))
+  for budget in ('cpu_quarter', 'cpu_hour', 'v5e4_day'):
+    ours, theirs = (
+      config.model_config(load(path, budget + more))
+      for more in ('', ',body=modern')
+    )
+    assert theirs.modern and theirs.num_layers == ours.num_layers
+    # Without NSP's pooler, whose cost is that of a token.
+    found, expected = (x.flops_per_sequence(64, 10) for x in (theirs, ours))
+    assert found == pytest.approx(expected, rel=0.01)
+
+
+def test_modern_sizes_have_the_parameters_that_its_table_says():
+  path = next(p for p in CONFIGS if p.endswith('modern.py'))
+  with open(path, encoding='utf-8') as file:
+    lines = [x.split() for x in file if x.endswith(('ModernBERT\n', 'Ettin\n'))]
+  assert len(lines) == 7
+  for size, layers, hidden, mlp, heads, parameters, *_ in lines:
+    c = load(path, size)
+    config_check.check(c)
+    m = c.model
+    found = m.num_layers, m.hidden_size, m.mlp_size, m.num_heads
+    assert found == (*map(int, (layers, hidden, mlp, heads)),)
+    shapes = models.shapes(config.model_config(c), with_nsp=False)
+    count = sum(x.size for x in jax.tree.leaves(shapes))
+    assert f'{count:,}' == parameters
+    tokens = zip(*(c.phases[x] for x in _OF_TOKENS), strict=True)
+    assert sum(map(math.prod, tokens)) == pytest.approx(2e12, rel=1e-3)
 
 
 def test_a_decay_keeps_its_share_of_the_steps():

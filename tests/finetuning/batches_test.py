@@ -12,7 +12,7 @@ from bert_jax.trainer import task
 from tests.finetuning import made
 
 # 300 rows in batches of 8, four times each.
-PHASE = task.Phase(0, 0, 150, 128, 8, 1, 1)
+PHASE = task.Phase(0, 0, 150, 128, 8, 1, 1, 0.15, 1e4)
 LENGTHS = np.random.default_rng(0).geometric(1 / 30, 300).clip(3, 128)
 
 

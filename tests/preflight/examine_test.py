@@ -340,7 +340,11 @@ def test_run_adds_the_phases_and_counts_chips_and_dollars():
 )
 def test_batches_that_fit_follow_the_memory(needed, fixed, largest, accumulate):
   phase = task.Phase(
-    0, 0, 9, 128, batch_size=32, accumulate=1, max_predictions=20
+    *(0, 0, 9, 128, 32),
+    accumulate=1,
+    max_predictions=20,
+    mask_rate=0.15,
+    rope_theta=1e4,
   )
   found = examine.estimate_batch(needed, fixed, 100, 20, phase, 4)
   assert found == {

@@ -72,10 +72,12 @@ def test_a_run_that_has_begun_needs_the_other_no_more(
   directory, parent, tmp_path
 ):
   moved = shutil.copytree(parent, tmp_path / 'parent')
-  c = make(directory, (4,), 4, continue_from=str(moved))
+  rates = {'phases__mask_rates': (0.3,)}
+  c = make(directory, (4,), 4, continue_from=str(moved), **rates)
   taken = continued.take_run(c, str(tmp_path / 'run'))
   assert taken.continue_from == f'{moved}@8'
   assert taken.phases.steps == (8, 4)
+  assert taken.phases.mask_rates == (0.15, 0.3)
   (tmp_path / 'run' / 'checkpoints').mkdir(parents=True)
   claim.adopt(str(tmp_path / 'run'), taken)
   shutil.rmtree(moved)

@@ -9,9 +9,10 @@ import pytest
 
 from bert_jax import config, config_check, errors
 from bert_jax.data import manifest_file, masking
+from bert_jax.parallel import device_mesh
 from bert_jax.pretraining import pretrain
 from bert_jax.pretraining.batches import Batches, count_predictions
-from bert_jax.trainer import task
+from bert_jax.trainer import programs, task, tuning
 from tests import models
 
 SMALL = {
@@ -110,8 +111,10 @@ def test_a_phase_of_the_same_length_continues_the_epoch(directory):
     {'data__pack': 3},
     {'objective__kind': 'ltr', 'objective__nsp': False},
     {'objective__initial_mask_rate': 0.4, 'phases__max_predictions': (13, 26)},
+    {'phases__mask_rates': (0.4, 0.1), 'phases__max_predictions': (13, 26)},
+    {'phases__mask_rates': (0.4, 0.1), 'data__pack': 3},
   ],
-  ids=['mlm', 'packed', 'ltr', 'falling'],
+  ids=['mlm', 'packed', 'ltr', 'falling', 'by phase', 'packed by phase'],
 )
 def test_shapes_are_known_without_data(directories, changes):
   c = make_config(**changes)
@@ -128,6 +131,57 @@ def test_shapes_are_known_without_data(directories, changes):
     assert {name: (x.shape, x.dtype) for name, x in shapes.items()} == {
       name: (x.shape, x.dtype) for name, x in batch.items()
     }
+
+
+def test_phases_are_masked_at_their_rates_and_held_out_rows_at_one(directory):
+  c = make_config(
+    phases__mask_rates=(0.3, 0.1),
+    phases__seq_length=(32, 32),
+    phases__batch_size=(256, 256),
+    phases__max_predictions=(10, 10),
+  )
+  made = pretrain.make_task(c, directory)
+  trained, held_out = [], []
+  for phase in task.list_phases(c):
+    trained.append(made.train_batch(phase, phase.first))
+    held_out.append(made.eval_batch(phase, 0))
+  shares = [
+    x['masked_lm_weights'].sum() / x['input_mask'].sum()
+    for x in (*trained, *held_out)
+  ]
+  assert shares[:2] == pytest.approx([0.3, 0.1], abs=0.02)
+  first, second = (x['input_ids'] for x in held_out)
+  assert np.array_equal(first, second)
+
+
+def test_phases_of_the_same_shape_may_have_other_wavelengths():
+  fields = {
+    'model__body': 'modern',
+    'model__norm': 'pre',
+    'objective__nsp': False,
+  }
+  fields |= {'model__activation': 'gelu', 'model__attention_init': 'random'}
+  c = make_config(
+    **SMALL,
+    **fields,
+    phases__seq_length=(32, 32, 32),
+    phases__steps=(3, 3, 3),
+    phases__batch_size=(4, 4, 4),
+    phases__accumulate=(1, 1, 1),
+    phases__max_predictions=(5, 5, 5),
+    phases__rope_thetas=(1e4, 5.0, 1e4),
+  )
+  whole, mesh = pretrain.make_objective(c), device_mesh.make_mesh(1)
+  texts = []
+  for phase in task.list_phases(c):
+    own = tuning.tune(whole, mesh, phase)
+    train, *_ = programs.list_phase(c, own, mesh, phase)
+    texts.append(train.lower().as_text())
+  assert texts[0] == texts[2] != texts[1]
+  found = [config.model_config(c, x).rope_theta for x in (0, 3, 4, 6, 7, 9)]
+  assert found == [1e4, 1e4, 5, 5, 1e4, 1e4]
+  c.phases.rope_thetas = (1e4, 1e4, 5.0)
+  assert config.model_config(c).rope_theta == 5  # which is exported
 
 
 @pytest.mark.parametrize('pack, most', [(1, 50), (3, 100_000)])

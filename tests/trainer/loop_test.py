@@ -188,7 +188,7 @@ def test_a_checkpoint_is_saved_when_the_last_one_is_minutes_old(tmp_path):
 def make_judged(c):
   """Returns an objective whose predictions are a number of the model."""
 
-  def make(how=None):
+  def make(how=None, phase=None):
     made = training.make_objective(c, how)
 
     def compute(params, batch, key):
