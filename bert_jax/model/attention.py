@@ -45,19 +45,18 @@ def compute_mask(
   causal, to no later tokens; in a window, to none that is further away.
 
   Args:
-    positions: [B, R] of the tokens that attend, if not causal; None is all.
+    positions: [B or 1, R] of the tokens that attend; None is all.
     window: distance in tokens; None is any.
   """
   mask = tokens.input_mask[:, None, None, :].astype(bool)  # [B, 1, 1, S]
-  if causal:
-    length = mask.shape[-1]
-    mask = mask & jnp.tri(length, dtype=bool)[None, None]  # [B, 1, S, S]
+  places = jnp.arange(mask.shape[-1])[None]
+  asking = (places if positions is None else positions)[..., None]
+  if causal and positions is None:
+    mask = mask & jnp.tri(mask.shape[-1], dtype=bool)[None, None]
+  elif causal:
+    mask = mask & (asking >= places[None])[:, None]  # [B or 1, 1, R, S]
   if window is not None:
-    places = jnp.arange(mask.shape[-1])
-    asking = places[None] if positions is None else positions
-    # [B or 1, S or R, S]
-    far = jnp.abs(asking[..., None] - places[None, None]) > window
-    mask = mask & ~far[:, None]
+    mask = mask & (jnp.abs(asking - places[None]) <= window)[:, None]
   if tokens.sequence_ids is not None:
     pair = tokens.sequence_ids[:, None]
     own = pair
@@ -106,6 +105,7 @@ def attend(
         compute_mask, causal=config.causal, window=window
       ),
       split_heads=not config.separate_heads,
+      window=window,
     )
     return recomputed_attention.attend(qkv, tokens, key, call)
   q, k, v = qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2]

@@ -20,18 +20,21 @@ def with_gradient(
   pairs=None,
   rate=0.1,
   dtype='float32',
+  window=None,
   **options,
 ):
   """Returns the output, and gradients of its product with fixed numbers.
 
-  Rows of padding only have zeros: no loss reads them, and what is left of their
-  scores beside the mask depends on the implementation.
+  Rows of padding only, and with a window all padding, have zeros: no loss reads
+  them, and what is left of their scores beside the mask depends on the
+  implementation.
 
   Args:
     name: of the implementation, `compute.attention`.
     shape: (S, H, K).
     tokens: their number in each row.
     pairs: numbers of the pairs of packed rows, [B, S].
+    window: the largest distance at which a token is seen.
     **options: of the model's config.
   """
   s, h, k = shape
@@ -46,11 +49,13 @@ def with_gradient(
     for seed, shape in ((1, (b, s, 3, h, k)), (8, (3, h, k)), (9, (b, s, h, k)))
   )
 
+  shown = (mask if window else mask.any(1, keepdims=True))[:, :, None, None] > 0
+
   @jax.jit
   def both(qkv):
     def attend(x, bias):
-      out = attention.attend(x, bias, features, key, config)
-      return jnp.where(mask.any(1)[:, None, None, None], out, 0)
+      out = attention.attend(x, bias, features, key, config, window=window)
+      return jnp.where(shown, out, 0)
 
     out, pull = jax.vjp(attend, qkv, bias)
     return out, *pull(numbers)

@@ -1,6 +1,7 @@
 """Tests of attention that recomputes its weights: that of the plain path."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -57,6 +58,30 @@ def test_blocks_of_each_size_compute_the_same(monkeypatch, size):
   check(pairs=PAIRS, causal=True, key=KEY, rate=0.5)
 
 
+@pytest.mark.parametrize(
+  'options',
+  [
+    {'window': 1},
+    {'window': 2, 'pairs': PAIRS, 'length': 8},
+    {'window': 2, 'causal': True, 'length': 7},  # blocks of 2
+    {'window': 1, 'key': KEY, 'rate': 0.5},  # of all keys
+    {'window': 3},  # as wide as the row
+    {'dtype': 'bfloat16', 'window': 1, 'tolerance': 0.02},
+  ],
+  ids=str,
+)
+def test_windows_are_those_of_the_plain_path(monkeypatch, options):
+  monkeypatch.setattr(recomputed_attention, 'NEAR', 1)
+  check(**options)
+
+
+@pytest.mark.parametrize('window', [None, 5])
+def test_long_rows_are_computed_for_some_queries_at_a_time(monkeypatch, window):
+  monkeypatch.setattr(recomputed_attention, 'CPU_BLOCK', 1)
+  monkeypatch.setattr(recomputed_attention, '_FEW', 3)  # 4 divides 8
+  check(window=window, pairs=PAIRS, causal=True)
+
+
 def test_odd_lengths_drop_the_same_weights():
   check(key=row_keys.for_rows(KEY, 5, 1), rate=0.5, length=6)
 
@@ -74,7 +99,7 @@ def test_the_backward_pass_drops_what_the_forward_pass_dropped(impl):
   )
 
 
-def compile_gradient(name, remat=False, mesh=None):
+def compile_gradient(name, remat=False, mesh=None, key=KEY, window=None):
   """Compiles four layers of attention at length 128, where S² is much."""
   rows, length, heads, k = 2, 128, 16, 2
   config = bert_config.BertConfig(
@@ -86,7 +111,7 @@ def compile_gradient(name, remat=False, mesh=None):
   bias = jnp.zeros((3, heads, k))
 
   def attend(x):
-    mixed = attention.attend(x, bias, tokens, KEY, config)
+    mixed = attention.attend(x, bias, tokens, key, config, window=window)
     return jnp.stack([mixed, 2 * mixed, 3 * mixed], 2)
 
   if remat:
@@ -110,6 +135,14 @@ def test_no_array_of_all_pairs_of_tokens_is_made(monkeypatch):
   monkeypatch.setattr(recomputed_attention, 'CPU_BLOCK', 1)
   compiled = compile_gradient('recompute', remat=True)
   assert compiled.memory_analysis().temp_size_in_bytes < SQUARE
+
+
+@pytest.mark.parametrize('window', [None, 4])
+def test_no_array_of_all_pairs_of_a_head_is_made(monkeypatch, window):
+  for name in ('CPU_BLOCK', 'NEAR', '_FEW'):
+    monkeypatch.setattr(recomputed_attention, name, 1)
+  compiled = compile_gradient('recompute', key=None, window=window)
+  assert not re.search(r'\[(\d+,)*128,128[],]', compiled.as_text())
 
 
 def test_one_block_is_recomputed_too(monkeypatch):
@@ -138,7 +171,7 @@ def test_a_mesh_that_splits_the_heads_sends_nothing():
   ],
 )
 def test_blocks_are_as_large_as_allowed(size, split_heads, expected):
-  found = recomputed_attention.choose_blocks(8, 6, S, size, split_heads)
+  found = recomputed_attention.choose_blocks(8, 6, S * S, size, split_heads)
   assert (found.rows, found.group) == expected
   whole = jnp.arange(8 * 6 * S).reshape(8, 6, S)
   split = found.split(whole)
