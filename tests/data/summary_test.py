@@ -40,16 +40,6 @@ def test_text_in_another_script_than_english_is_noticed():
   assert not warn(['[PAD]', 'мы', 'é'])  # 2 of 6
 
 
-def test_files_of_an_input_are_counted_by_kind():
-  names = 'a.jsonl', 'b.jsonl.gz', 'wiki_00', 'c.txt', 'd.json'
-  given = {'input': 'mine', 'files': [{'path': f'mine/{x}'} for x in names]}
-  given |= dict.fromkeys(('train', 'heldout'), {'tokens': 1, 'parts': 1})
-  more = {'inputs': [given | {'documents': 5}], 'tokens': 1, 'lengths': {}}
-  more |= {'accents': 'kept', 'documents': {'train': 4, 'heldout': 1}}
-  lines = summary.describe(_ORDINARY | more)
-  assert lines[1].startswith('mine: 2 JSONL, 2 text, 1 JSON, 5 documents, ')
-
-
 def test_an_input_without_text_and_too_little_general_text_are_noticed():
   def warn_of(tokens, **recipe):
     inputs = [

@@ -123,10 +123,15 @@ def make_config(budget):
     ('cpu_quarter', '5', 4 * 5, (4 * 6 + 5 + 4) * 5),
     # 3 or 6 sizes, all but one at equal FLOPs, too.
     ('cpu_quarter', '6', 5 * 3, 5 * 3 * 3),
-    ('v5e4_day', '6', 11 * 3, 11 * 3 * 3),
     ('v5e4_day', '7', 5, 7 * 5),
-    ('cpu_quarter', '8', 30, 90),
-    ('v5e4_day', 'figure5', 8 * 3, 8 * 3 * 3),
+    *(
+      pytest.param(*row, marks=pytest.mark.slow)
+      for row in (
+        ('v5e4_day', '6', 11 * 3, 11 * 3 * 3),
+        ('cpu_quarter', '8', 30, 90),
+        ('v5e4_day', 'figure5', 8 * 3, 8 * 3 * 3),
+      )
+    ),
   ],
 )
 def test_every_run_of_a_table_can_work(data, budget, number, models, cells):

@@ -17,6 +17,9 @@ def make(directory, steps, decay=0, **changes):
   count = len(steps)
   return make_config(
     data__dir=directory,
+    model__num_layers=1,
+    model__hidden_size=8,
+    model__mlp_size=12,
     model__attention_dropout=0.1,
     phases__seq_length=(32,) * count,
     phases__batch_size=(16,) * count,
@@ -90,7 +93,7 @@ def test_a_run_that_has_begun_needs_the_other_no_more(
 @pytest.mark.parametrize(
   'changes, words',
   [
-    ({'model__num_layers': 3}, 'model.num_layers was 2, is 3; give its values'),
+    ({'model__num_heads': 4}, 'model.num_heads was 2, is 4; give its values'),
     ({'optimizer__b2': 0.9}, 'optimizer.b2 was 0.999, is 0.9'),
     ({'seed': 3}, 'seed was 0, is 3'),
     (

@@ -65,6 +65,7 @@ def read_tensors(path):
   return safetensors.numpy.load_file(os.path.join(path, 'model.safetensors'))
 
 
+@pytest.mark.slow
 def test_without_words_and_rate_the_model_comes_back(model, texts, tmp_path):
   run = str(tmp_path / 'run')
   main.run(make_config(model, texts, **{'optimizer.learning_rate': 0.0}), run)

@@ -17,6 +17,8 @@ _READ = """
 import collections, sys
 from bert_jax import errors
 from bert_jax.corpus import sources
+from bert_jax.runtime import hub
+hub._PAUSES = 0, 0
 for given in sys.argv[1:]:
   try:
     groups = sources.plan(given.split(','), 'paragraphs', 'text')
