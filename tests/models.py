@@ -1,5 +1,6 @@
 """A tiny model whose parameters are all different, and its vocabulary."""
 
+import dataclasses
 import functools
 import json
 
@@ -21,6 +22,18 @@ CONFIG = bert_config.BertConfig(
   mlp_size=12,
   max_positions=7,
   type_vocab_size=3,
+)
+MODERN = dataclasses.replace(
+  CONFIG,
+  type_vocab_size=2,
+  dropout=0.0,
+  attention_dropout=0.0,
+  activation='gelu',
+  norm='pre',
+  norm_epsilon=1e-5,
+  body='modern',
+  window=6,
+  rope_theta=160_000.0,
 )
 VOCAB = '[PAD] [UNK] [CLS] [SEP] [MASK] the cat dog ##s é e'.split()
 NORMALIZER = {  # of its tokenizer.json
@@ -68,9 +81,10 @@ def make_params(config=CONFIG, with_nsp=True, seed=0):
   )
 
 
-def export_to(path) -> str:
+def export_to(path, config=CONFIG) -> str:
   """Exports the model to a path, and returns it."""
-  hugging_face.export(str(path), make_params(), CONFIG, TOKENIZER)
+  params = make_params(config, not config.modern)
+  hugging_face.export(str(path), params, config, TOKENIZER)
   return str(path)
 
 

@@ -45,6 +45,7 @@ def read(path: str) -> rename.LoadedModel:
   config = config_file.to_config(
     config_path,
     files.read_json(config_path),
+    config_file.BERT,
     _HIDDEN_ACT,
     norm_epsilon=_NORM_EPSILON,
   )

@@ -1,5 +1,6 @@
 """Reads and writes folders of Hugging Face transformers."""
 
+import dataclasses
 import functools
 import json
 import os
@@ -12,7 +13,13 @@ import safetensors.numpy
 import tokenizers
 
 from bert_jax import errors
-from bert_jax.interop import config_file, rename, sequence_head, vocabulary
+from bert_jax.interop import (
+  config_file,
+  modern_config,
+  rename,
+  sequence_head,
+  vocabulary,
+)
 from bert_jax.model import bert_config, classifier
 from bert_jax.runtime import files
 from bert_jax.tokenization import wordpiece
@@ -42,6 +49,11 @@ def find_problem(
 ) -> str | None:
   """Returns why transformers has no class for a model; None if it has."""
   lacks = 'BERT of Hugging Face has no model'
+  if config.modern:
+    usual = {'norm': 'pre', 'activation': 'gelu', 'causal': False}
+    if config != dataclasses.replace(config, **usual):
+      return f'Modern{lacks} with other than {usual}'
+    return f'Modern{lacks} with such a head' if head else None
   if config.norm != 'post':
     return f'{lacks} with norm={config.norm}'
   if config.reverse:
@@ -83,15 +95,18 @@ def export(
     )
   tensors = rename.to_theirs(params, config, 'hf')
   vocabulary.check_size(tokenizer, config)
-  described = describe_model(config, params, tokenizer.pad_id)
+  described = describe_model(config, params, tokenizer)
   if head is not None:
     tensors |= sequence_head.to_tensors(head)
     described |= sequence_head.describe(head)
   elif 'mlm' not in params:
-    tensors = {name.removeprefix('bert.'): x for name, x in tensors.items()}
+    prefix = 'model.' if config.modern else 'bert.'
+    tensors = {name.removeprefix(prefix): x for name, x in tensors.items()}
   # A head has learnt from rows that were cut to its length.
   lengths = config.max_positions, trained_length, head and head.max_length
   settings = _tokenizer_config(min(filter(None, lengths)), tokenizer)
+  if config.modern:  # its classes refuse segments
+    settings['model_input_names'].remove('token_type_ids')
   texts = {
     'config.json': _to_json(described),
     vocabulary.SETTINGS: _to_json(settings),
@@ -122,9 +137,13 @@ def _to_json(value) -> str:
 
 
 def describe_model(
-  config: bert_config.BertConfig, parts: Collection[str], pad_id: int
+  config: bert_config.BertConfig, parts: Collection[str], tokenizer: Tokenizer
 ) -> dict[str, Any]:
   """Returns the content of config.json, of a model with these parts."""
+  if config.modern:
+    kind = 'ForMaskedLM' if 'mlm' in parts else 'Model'
+    described = modern_config.describe(config, tokenizer)
+    return {'architectures': [f'ModernBert{kind}'], **described}
   if 'mlm' not in parts:
     architecture = 'BertModel'
   elif 'nsp' in parts:
@@ -138,7 +157,7 @@ def describe_model(
     'model_type': 'bert',
     **config_file.from_config(config),
     'hidden_act': theirs[config.activation],
-    'pad_token_id': pad_id,
+    'pad_token_id': tokenizer.pad_id,
     'is_decoder': config.causal,
     'tie_word_embeddings': True,
     'position_embedding_type': 'absolute',
@@ -242,17 +261,21 @@ def _make_config(path, theirs):
   Before 2020 it has no model_type, and at first no architectures either; then
   the names of the tensors decide.
   """
+  kind = theirs.get('model_type', 'bert')
+  if kind == modern_config.KIND:
+    return modern_config.read(path, theirs)
   theirs = {'layer_norm_eps': _NORM_EPSILON, **theirs}
   causal = theirs.get('is_decoder', False)
-  for key, usual in (
-    ('model_type', 'bert'),
-    ('position_embedding_type', 'absolute'),
-  ):
-    if theirs.get(key, usual) != usual:
-      config_file.refuse(path, key, theirs[key], f'{usual!r}')
+  if kind != 'bert':
+    allowed = f"'bert' or {modern_config.KIND!r}"
+    config_file.refuse(path, 'model_type', kind, allowed)
+  key, usual = 'position_embedding_type', 'absolute'
+  if theirs.get(key, usual) != usual:
+    config_file.refuse(path, key, theirs[key], f'{usual!r}')
   if not isinstance(causal, bool):
     config_file.refuse(path, 'is_decoder', causal, 'true or false')
-  return config_file.to_config(path, theirs, HIDDEN_ACT, causal=causal)
+  names = config_file.BERT, HIDDEN_ACT
+  return config_file.to_config(path, theirs, *names, causal=causal)
 
 
 def _read_tensors(directory):

@@ -1,6 +1,7 @@
-"""The names of BERT's parameters here, in Hugging Face and in Google's code.
+"""The names of parameters here, in Hugging Face and in Google's code.
 
-The table has 26 rows: for the embeddings, for each layer, and for the heads.
+BERT's table has 26 rows: for the embeddings, for each layer, and for the heads.
+ModernBERT's has 12, and no names of Google's.
 """
 
 import re
@@ -12,7 +13,7 @@ from bert_jax.model import bert_config
 # encoder, which includes the embeddings.
 PARTS = ('encoder', 'mlm', 'pooler', 'nsp')
 
-# Columns: our name, Google's name, `Row.shape` by the letters of
+# Columns: our name, Google's, `Row.shape` by the letters of
 # `model/encoder.py`, and `Row.layout`, if it is not 'same'.
 # fmt: off
 _EMBEDDINGS = (
@@ -48,12 +49,33 @@ _HEADS = (
   ('nsp/kernel', 'cls/seq_relationship/output_weights', 'D2'),
   ('nsp/bias', 'cls/seq_relationship/output_bias', '2'),
 )
+# ModernBERT's, with Hugging Face's names.
+_MODERN_EMBEDDINGS = (
+  ('embeddings/word/embedding', 'model.embeddings.tok_embeddings.weight', 'VD'),
+  ('embeddings/norm/scale', 'model.embeddings.norm.weight', 'D'),
+)
+# Below encoder/layer_{i}/ and model.layers.{i}.; the first layer lacks the first.
+_MODERN_LAYER = (
+  ('attention_norm/scale', 'attn_norm.weight', 'D'),
+  ('attention/qkv/kernel', 'attn.Wqkv.weight', 'DQ', 'one_qkv'),
+  ('attention/out/kernel', 'attn.Wo.weight', 'DD', 'split_heads'),
+  ('mlp_norm/scale', 'mlp_norm.weight', 'D'),
+  ('mlp_in/kernel', 'mlp.Wi.weight', 'DG', 'gated'),
+  ('mlp_out/kernel', 'mlp.Wo.weight', 'FD'),
+)
+_MODERN_HEADS = (
+  ('encoder/final_norm/scale', 'model.final_norm.weight', 'D'),
+  ('mlm/transform/kernel', 'head.dense.weight', 'DD'),
+  ('mlm/norm/scale', 'head.norm.weight', 'D'),
+  ('mlm/bias', 'decoder.bias', 'V'),
+)
 # fmt: on
 
 # Hugging Face's files may contain tied parameters twice: {copy: original}.
 HF_TIED = {
   'cls.predictions.decoder.weight': 'bert.embeddings.word_embeddings.weight',
   'cls.predictions.decoder.bias': 'cls.predictions.bias',
+  'decoder.weight': 'model.embeddings.tok_embeddings.weight',
 }
 
 
@@ -66,7 +88,8 @@ class Row(NamedTuple):
   hf: tuple[str, ...]
   google: tuple[str, ...]
   # 'same' if our array has their shape; 'joined_qkv' if it joins query, key and
-  # value and has an axis for the heads; 'split_heads' if it only has that axis.
+  # value and has an axis for the heads; 'split_heads' if it only has that axis;
+  # 'one_qkv' and 'gated' if it has axes for parts that theirs joins as well.
   layout: str
   # The formats that store it as [outputs, inputs]: 'hf', 'google'.
   transposed_in: tuple[str, ...]
@@ -74,15 +97,21 @@ class Row(NamedTuple):
 
 
 def list_rows(config: bert_config.BertConfig) -> list[Row]:
-  """Returns a row for every parameter of a BERT with all heads."""
-  rows = [*_EMBEDDINGS]
+  """Returns a row for every parameter of a model with all heads."""
+  top, layer, heads = _EMBEDDINGS, _LAYER, _HEADS
+  prefix = 'bert/encoder/layer_{}/'
+  if config.modern:
+    top, layer, heads = _MODERN_EMBEDDINGS, _MODERN_LAYER, _MODERN_HEADS
+    prefix = 'model.layers.{}.'
+  rows = [*top]
   for i in range(config.num_layers):
-    at, theirs = f'encoder/layer_{i}/', f'bert/encoder/layer_{i}/'
-    rows += [(at + x, theirs + google, *rest) for x, google, *rest in _LAYER]
-  return [_make_row(config, *row) for row in [*rows, *_HEADS]]
+    of = layer[1:] if config.modern and i == 0 else layer
+    at, there = f'encoder/layer_{i}/', prefix.format(i)
+    rows += [(at + ours, there + theirs, *rest) for ours, theirs, *rest in of]
+  return [_make_row(config, *row) for row in [*rows, *heads]]
 
 
-def _make_row(config, ours, google, letters, layout='same') -> Row:
+def _make_row(config, ours, theirs, letters, layout='same') -> Row:
   sizes = {
     'V': config.vocab_size,
     'S': config.max_positions,
@@ -90,10 +119,12 @@ def _make_row(config, ours, google, letters, layout='same') -> Row:
     'D': config.hidden_size,
     'F': config.mlp_size,
     '2': 2,
+    'Q': 3 * config.hidden_size,
+    'G': 2 * config.mlp_size,
   }
-  names = [google]
+  names = [theirs]
   if layout == 'joined_qkv':
-    names = [google.replace('QKV', x) for x in ('query', 'key', 'value')]
+    names = [theirs.replace('QKV', x) for x in ('query', 'key', 'value')]
   # Of Google's kernels, only next sentence prediction's is transposed.
   transposed_in = ('hf',) if ours.endswith('/kernel') else ()
   transposed_in += ('google',) if ours == 'nsp/kernel' else ()
@@ -101,8 +132,8 @@ def _make_row(config, ours, google, letters, layout='same') -> Row:
   return Row(
     part if part in PARTS else 'encoder',
     ours,
-    tuple(map(_to_hf, names)),
-    tuple(names),
+    tuple(names if config.modern else map(_to_hf, names)),
+    () if config.modern else tuple(names),
     layout,
     transposed_in,
     tuple(sizes[letter] for letter in letters),

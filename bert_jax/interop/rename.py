@@ -1,7 +1,8 @@
-"""Renames and reshapes BERT's parameters for Hugging Face and Google, and back.
+"""Renames and reshapes parameters for Hugging Face and Google, and back.
 
-Hugging Face stores kernels transposed. Both store query, key and value as three
-arrays with all heads in one axis; here they are one array with an axis for heads.
+Hugging Face stores kernels transposed. Of BERT, both store query, key and value as
+three arrays with all heads in one axis; here they are one array with an axis for
+heads. ModernBERT has one matrix for the three, and one for the MLP and its gate.
 """
 
 import re
@@ -17,8 +18,9 @@ from bert_jax.model import bert_config, classifier
 from bert_jax.tokenization.tokenizer import Tokenizer
 
 _HF_BUFFERS = re.compile(r'bert\.embeddings\.(position|token_type)_ids')
-# Modules in the names of BertModel; the other classes add the prefix bert.
-_HF_BARE = re.compile(r'(embeddings|encoder|pooler)\.')
+# Modules in the names of BertModel and ModernBertModel; the other classes add the
+# prefix bert or model.
+_HF_BARE = re.compile(r'(embeddings|encoder|pooler|layers|final_norm)\.')
 # What DataParallel and torch.compile put before names, or both.
 _WRAPPED = re.compile(r'^(module\.|_orig_mod\.)+')
 
@@ -65,8 +67,8 @@ def to_theirs(
 
   Args:
     params: nested dict of arrays, as `heads.PretrainingModel` makes it with
-      norm='post'; heads may be missing.
-    side: 'hf' or 'google'.
+      norm='post' or body='modern'; heads may be missing.
+    side: 'hf' or, of BERT, 'google'.
   """
   ours = param_names.flatten(params)
   held = list_parts(params)
@@ -92,6 +94,8 @@ def _split(array: np.ndarray, layout: str) -> Iterable[np.ndarray]:
     return separate.reshape(*separate.shape[:-2], -1)  # [3, D, H K] or [3, H K]
   if layout == 'split_heads':  # [H, K, D] to [H K, D]
     array = array.reshape(-1, array.shape[-1])
+  if layout in ('one_qkv', 'gated'):  # [D, 3, H, K] or [D, 2, F]
+    array = array.reshape(len(array), -1)
   return [array]
 
 
@@ -104,13 +108,17 @@ def _join(arrays: list[np.ndarray], layout: str, head_size: int) -> np.ndarray:
   (array,) = arrays
   if layout == 'split_heads':
     array = array.reshape(-1, head_size, array.shape[-1])
+  if layout == 'one_qkv':
+    array = array.reshape(len(array), 3, -1, head_size)
+  if layout == 'gated':
+    array = array.reshape(len(array), 2, -1)
   return array
 
 
 def from_hf(
   tensors: Mapping[str, np.ndarray], config: bert_config.BertConfig
 ) -> tuple[dict, Report]:
-  """Converts Hugging Face's tensors, of any class of BERT, see `to_ours`."""
+  """Converts Hugging Face's tensors, of any of its classes, see `to_ours`."""
   renamed = modernise(tensors)
   for copy, original in name_table.HF_TIED.items():
     if copy not in renamed:
@@ -126,13 +134,14 @@ def from_hf(
 
 
 def modernise(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Returns tensors with their names in today's BertForPreTraining."""
+  """Returns tensors with their names in today's classes with heads."""
   named = {_WRAPPED.sub('', name): x for name, x in tensors.items()}
-  bare = 'embeddings.word_embeddings.weight' in named
+  prefix = 'bert.' if 'embeddings.word_embeddings.weight' in named else ''
+  prefix = 'model.' if 'embeddings.tok_embeddings.weight' in named else prefix
   renamed = {}
   for name, x in named.items():  # gamma and beta are from before 2020
     name = re.sub(r'\.gamma$', '.weight', re.sub(r'\.beta$', '.bias', name))
-    renamed[f'bert.{name}' if bare and _HF_BARE.match(name) else name] = x
+    renamed[prefix + name if _HF_BARE.match(name) else name] = x
   if len(renamed) < len(tensors):
     raise errors.UserError(
       'some tensors are there twice, under an old and a new name, or with module. '
