@@ -197,11 +197,12 @@ def describe_run(workdir: str, params: Any, step: int) -> str:
     'classes of transformers': ', '.join(autos),
     **_describe_source(about.get('init_from')),
   }
+  modern = config.model.body == 'modern'
   if length < most:
-    facts['longer texts'] = (
-      'much worse, since the embeddings of later positions are random; '
-      '`truncation=True` of the tokenizer cuts them'
-    )
+    worse = 'much worse, since the embeddings of later positions are random'
+    worse = 'untried, as it was trained on none' if modern else worse
+    cut = '`truncation=True` of the tokenizer cuts them'
+    facts['longer texts'] = f'{worse}; {cut}'
   fields = {
     field: value
     for field, value in flatten(config).items()
@@ -221,7 +222,8 @@ def describe_run(workdir: str, params: Any, step: int) -> str:
     'Held-out text': scores,
     'Recipe': cards.list_fields(dict(sorted(fields.items()))),
   }
-  card = cards.make_card(f'BERT of {config.model.num_layers} layers', sections)
+  name = f'{"Modern" * modern}BERT of {config.model.num_layers} layers'
+  card = cards.make_card(name, sections)
   language = summary.name_language(manifest, words)
   pipeline = 'text-generation' if causal else 'fill-mask'
   return cards.make_metadata(pipeline, language) + card

@@ -161,6 +161,9 @@ def test_a_card_says_how_long_the_rows_were(make_text):
   text = make_text(rows)
   assert '| tokens of a row in training, at most | 128 |' in text
   assert '| longer texts | much worse' in text
+  modern = {'model.body': 'modern', **recipes.BODIES['modern']}
+  text = make_text(rows, **modern)
+  assert '| longer texts | untried' in text and 'ModernBERT of 2' in text
   same = make_text(rows, **{'model.max_positions': 128})
   assert 'longer texts' not in same
   rows[0]['init_from'] = {
