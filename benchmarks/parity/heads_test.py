@@ -1,4 +1,4 @@
-"""Each head of fine-tuning trains as in transformers.
+"""Each head of fine-tuning trains as in transformers, on either body.
 
 A BERT-Tiny with random weights is exported and trained on 100 batches, without
 dropout. Rows are of different lengths; those of spans are full, since
@@ -33,7 +33,17 @@ KINDS = {
 }
 
 
-def get_config(head):
+MODERN = {
+  'body': 'modern',
+  'norm': 'pre',
+  'norm_epsilon': 1e-5,
+  'window': 16,  # of rows of up to 48 tokens
+  'num_layers': 3,
+  'pooling': 'mean',
+}
+
+
+def get_config(head, body):
   """Returns BERT-Tiny with a head, by the profile hf."""
   c = apply_arguments(
     recipes.finetuning('tiny'),
@@ -47,6 +57,8 @@ def get_config(head):
   c.model.max_positions = 64
   c.phases.update(seq_length=(LENGTH,), steps=(STEPS,), batch_size=(ROWS,))
   c.compute.attention = 'xla'
+  if body == 'modern':
+    c.model.update(MODERN)
   return c
 
 
@@ -87,11 +99,13 @@ def start(c, folder):
     jax.random.key(0), objective=objective, tx=make(c.optimizer)
   )
   params = parameters.drop_padding_rows(jax.device_get(state.params), VOCAB)
-  layer = params.pop('classifier')
+  layer, transform = params.pop('classifier'), params.pop('head', None)
   names = () if c.task == 'choice' else tuple(f'L{i}' for i in range(CLASSES))
   spans = classifier.Spans(128, 64, 30, None) if c.task == 'spans' else None
   head = classifier.Head(
-    layer['kernel'], layer['bias'], names, LENGTH, (), c.task, settings=spans
+    *(layer['kernel'], layer['bias'], names, LENGTH, (), c.task),
+    settings=spans,
+    transform=transform,
   )
   words = (*tokenizer.SPECIAL, *(f'w{i}' for i in range(VOCAB - 5)))
   bert, words = model_config(c), tokenizer.Tokenizer(words)
@@ -123,13 +137,15 @@ def train(c, objective, state, batches, last):
   return np.array(losses), logits
 
 
+@pytest.mark.parametrize('body', ['classic', 'modern'])
 @pytest.mark.parametrize('head', KINDS)
-def test_losses_and_logits_agree(tmp_path, in_transformers, head):
-  c, model = get_config(head), str(tmp_path / 'model')
+def test_losses_and_logits_agree(tmp_path, in_transformers, head, body):
+  c, model = get_config(head, body), str(tmp_path / 'model')
   batches = [make_batch(head, i) for i in range(STEPS + 1)]
   objective, state = start(c, model)
   here, logits = train(c, objective, state, batches[:-1], batches[-1])
-  job = {'head': head, 'kind': KINDS[head], 'model': model}
+  kind = 'Modern' * (body == 'modern') + KINDS[head]
+  job = {'head': head, 'kind': kind, 'model': model}
   job['optimizer'] = c.optimizer.to_dict()
   arrays = {name: np.stack([x[name] for x in batches]) for name in batches[0]}
   there = in_transformers('finetune', job, arrays)
@@ -138,7 +154,7 @@ def test_losses_and_logits_agree(tmp_path, in_transformers, head):
     off = off[:, batches[-1]['input_mask'] > 0]
   loss = float(np.abs(here - there['losses']).max())
   before, after = (float(x.max()) for x in off)
-  print(f'{head}: loss {here[0]:.4f} at first, {here[-1]:.4f} at last')
+  print(f'{body}, {head}: loss {here[0]:.4f} at first, {here[-1]:.4f} at last')
   print(f'losses differ by {loss:.1e} at most over {STEPS} updates')
   print(f'logits differ by {before:.1e} before, {after:.1e} after')
   assert max(loss, before, after) <= MOST

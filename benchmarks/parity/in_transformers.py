@@ -25,12 +25,14 @@ INPUTS = {
 
 def load(model, kind):
   """Returns a model in float32 whose weights all have been found."""
+  names = 'hidden_dropout_prob', 'attention_probs_dropout_prob'
+  if kind.startswith('Modern'):
+    names = ('attention_dropout',)
   bert, info = getattr(transformers, kind).from_pretrained(
     model,
     output_loading_info=True,
     dtype=torch.float32,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
+    **dict.fromkeys(names, 0.0),
   )
   wrong = {key: sorted(value) for key, value in info.items() if value}
   if wrong:
@@ -70,7 +72,7 @@ def descend(bert, fields, steps, compute):
   """
   groups = [{'params': []}, {'params': [], 'weight_decay': 0.0}]
   for name, parameter in bert.named_parameters():
-    groups[bool(re.search('LayerNorm|bias', name))]['params'].append(parameter)
+    groups[bool(re.search('[Nn]orm|bias', name))]['params'].append(parameter)
   tx = torch.optim.AdamW(
     groups,
     lr=fields['learning_rate'],
@@ -163,6 +165,8 @@ def pretrain(job, arrays):
 def finetune(job, arrays):
   """Returns losses before each update; logits of the last batch at both ends."""
   bert = load(job['model'], job['kind']).train()
+  if job['kind'].startswith('Modern'):
+    INPUTS.pop('segment_ids')
   labels = torch.tensor(arrays['labels']).long()
   if job['head'] == 'tagging':
     labels = labels.where(torch.tensor(arrays['label_weights']) > 0, -100)

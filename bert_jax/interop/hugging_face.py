@@ -53,7 +53,7 @@ def find_problem(
     usual = {'norm': 'pre', 'activation': 'gelu', 'causal': False}
     if config != dataclasses.replace(config, **usual):
       return f'Modern{lacks} with other than {usual}'
-    return f'Modern{lacks} with such a head' if head else None
+    return None
   if config.norm != 'post':
     return f'{lacks} with norm={config.norm}'
   if config.reverse:

@@ -20,6 +20,7 @@ _NAMES = {
   'global_every': 'global_attn_every_n_layers',
   'rope_theta': 'global_rope_theta',
   'local_rope_theta': 'local_rope_theta',
+  'pooling': 'classifier_pooling',
 }
 # What a file may only say, and means without saying it.
 _FIXED = {
@@ -65,7 +66,6 @@ def describe(
     },
     **dict.fromkeys(_NO_DROPOUT, 0.0),
     'initializer_cutoff_factor': 2.0,
-    'classifier_pooling': 'cls',
     'pad_token_id': tokenizer.pad_id,
     **{'bos_token_id': cls, 'cls_token_id': cls},
     **{'eos_token_id': sep, 'sep_token_id': sep},
@@ -78,10 +78,13 @@ def read(path: str, theirs: Mapping[str, Any]) -> bert_config.BertConfig:
   for name, only in {**_FIXED, 'rope_scaling': None}.items():
     if theirs.get(name, only) != only:
       config_file.refuse(path, name, theirs[name], json.dumps(only))
-  usual = {'global_attn_every_n_layers': 3}
+  usual = {'global_attn_every_n_layers': 3, 'classifier_pooling': 'cls'}
   theirs = {**usual, **theirs, **_read_thetas(path, theirs)}
   known, ours = (_NAMES, {'gelu': 'gelu'}), {'body': 'modern', 'norm': 'pre'}
   config = config_file.to_config(path, theirs, *known, **ours)
+  if config.pooling not in ('cls', 'mean'):
+    name = _NAMES['pooling']
+    config_file.refuse(path, name, theirs[name], "'cls' or 'mean'")
   layers, kinds = config.num_layers, theirs.get('layer_types')
   if kinds is not None:  # version 5 looks at nothing else
     of = config.global_every, *range(1, layers + 1)

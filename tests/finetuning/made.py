@@ -20,6 +20,8 @@ BERT = dataclasses.replace(
   models.CONFIG, max_positions=16, type_vocab_size=2, dropout=0.0
 )
 
+MODERN = dataclasses.replace(models.MODERN, max_positions=16)
+
 
 def write_source(path, **parts) -> str:
   """Exports a model with heads for pre-training; returns its folder.
@@ -28,7 +30,7 @@ def write_source(path, **parts) -> str:
     path: the folder.
     **parts: parameters to replace; None leaves a part out.
   """
-  params = models.make_params(BERT) | parts
+  params = models.make_params(BERT, not BERT.modern) | parts
   params = {name: x for name, x in params.items() if x is not None}
   hugging_face.export(str(path), params, BERT, models.TOKENIZER)
   return str(path)

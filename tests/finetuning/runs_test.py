@@ -19,20 +19,25 @@ TAGGED = ['the\tO', 'dog\tB-ORG', 'e\tI-ORG', '', 'cats\tB-PER', '']
 SETS = 'id\tlabel\tprediction\tprobability_cat\tprobability_pet'
 
 
+KINDS = [
+  (tags_test.make_config, 'words/dev.conll', ['--label=-1'], {}),
+  (choices_test.configure, 'rows/dev.jsonl', ['--label=label'], {}),
+  (spans_test.make_config, 'questions/dev.json', [], {'unanswerable': True}),
+  (classes_test.configure_sets, 'texts/dev.jsonl', ['--label=label'], {}),
+  (classes_test.configure_gpt, 'texts/dev.csv', ['--label=label'], {}),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  'make_config, given, flags, known',
-  [
-    (tags_test.make_config, 'words/dev.conll', ['--label=-1'], {}),
-    (choices_test.configure, 'rows/dev.jsonl', ['--label=label'], {}),
-    (spans_test.make_config, 'questions/dev.json', [], {'unanswerable': True}),
-    (classes_test.configure_sets, 'texts/dev.jsonl', ['--label=label'], {}),
-    (classes_test.configure_gpt, 'texts/dev.csv', ['--label=label'], {}),
-  ],
+  'make_config, given, flags, known, bert',
+  [(*kind, made.BERT) for kind in KINDS]
+  + [(*kind, made.MODERN) for kind in KINDS[:-1]],
 )
 def test_a_run_learns_and_its_export_scores_the_same(
-  tmp_path, make_config, given, flags, known
+  tmp_path, monkeypatch, make_config, given, flags, known, bert
 ):
+  monkeypatch.setattr(made, 'BERT', bert)
   run = made.train(make_config(tmp_path, **known), tmp_path)
   found = made.read_json(run, 'results.json')
   assert found['problem'] is None and min(found['metrics'].values()) > 0.9

@@ -1,5 +1,6 @@
 """Tests of the classification head in Hugging Face's format."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -46,7 +47,14 @@ def assert_same(found, head):
   assert found[2:] == head[2:]
 
 
-@pytest.mark.parametrize(
+KINDS = {
+  'classification': 'BertForSequenceClassification',
+  'multi_label': 'BertForSequenceClassification',
+  'tagging': 'BertForTokenClassification',
+  'choice': 'BertForMultipleChoice',
+  'spans': 'BertForQuestionAnswering',
+}
+of_every_kind = pytest.mark.parametrize(
   'head',
   [
     HEAD,
@@ -58,6 +66,9 @@ def assert_same(found, head):
   ],
   ids=['classes', 'number', 'tokens', 'choice', 'spans', 'sets'],
 )
+
+
+@of_every_kind
 def test_what_is_exported_is_read(tmp_path, head):
   params = export(tmp_path / 'out', head)
   settings = json.loads((tmp_path / 'out/tokenizer_config.json').read_text())
@@ -67,15 +78,45 @@ def test_what_is_exported_is_read(tmp_path, head):
   assert_same(found, head)
   models.assert_same(model[0], params)
   described = json.loads((tmp_path / 'out' / 'config.json').read_text())
-  kinds = {
-    'classification': 'BertForSequenceClassification',
-    'multi_label': 'BertForSequenceClassification',
-    'tagging': 'BertForTokenClassification',
-    'choice': 'BertForMultipleChoice',
-    'spans': 'BertForQuestionAnswering',
-  }
-  assert described['architectures'] == [kinds[head.task]]
+  assert described['architectures'] == [KINDS[head.task]]
   assert model.report.left_over == []
+
+
+def export_modern(path, head):
+  """Exports a head of the modern body; returns it and the other parameters."""
+  params = models.make_params(models.MODERN, with_nsp=False)
+  mlm = params.pop('mlm')
+  head = head._replace(transform={x: mlm[x] for x in ('transform', 'norm')})
+  bert = dataclasses.replace(models.MODERN, pooling='mean')
+  hugging_face.export(str(path), params, bert, models.TOKENIZER, None, head)
+  return head, params
+
+
+@of_every_kind
+def test_the_modern_bodys_head_has_layers_of_its_own(tmp_path, head):
+  head, params = export_modern(tmp_path, head)
+  described = json.loads((tmp_path / 'config.json').read_text())
+  assert described['architectures'] == [f'Modern{KINDS[head.task]}']
+  assert described['classifier_pooling'] == 'mean'
+  tensors = safetensors.numpy.load_file(tmp_path / 'model.safetensors')
+  assert 'classifier.weight' in tensors and 'decoder.bias' not in tensors
+  dense = head.transform['transform']['kernel']
+  np.testing.assert_array_equal(tensors['head.dense.weight'], dense.T)
+  model = hugging_face.read(str(tmp_path))
+  models.assert_same(model.params, params)
+  models.assert_same(model.head.transform, head.transform)
+  assert_same(model.head._replace(transform=0), head._replace(transform=0))
+  assert model.config.pooling == 'mean' and model.report.left_over == []
+
+
+def test_a_modern_head_without_its_layers_is_refused(tmp_path):
+  export_modern(tmp_path, HEAD)
+  path = tmp_path / 'model.safetensors'
+  tensors = safetensors.numpy.load_file(path)
+  del tensors['head.norm.weight']
+  safetensors.numpy.save_file(tensors, path)
+  with pytest.raises(errors.UserError, match='head.norm.weight are missing'):
+    hugging_face.read(str(tmp_path))
 
 
 def test_a_folder_of_transformers_own_has_labels_by_number(tmp_path):
