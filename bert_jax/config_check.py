@@ -65,6 +65,9 @@ def _check_training(c):
       'tokens, without objective.initial_mask_rate': (
         c.phases.mask_rates and (not masked or c.objective.initial_mask_rate)
       ),
+      f'data.rows={c.data.rows} needs objective.nsp=False; True needs data.rows=pairs': (
+        pretraining and c.objective.nsp and c.data.rows != 'pairs'
+      ),
       'continue_from is for pre-training without init_from': (
         c.continue_from and (c.init_from or not pretraining)
       ),

@@ -98,6 +98,14 @@ READ = FROZEN | {'model.bilstm': 8}
       'last_layer=predicted is for pre-',
     ),
     (LAST | {'task': 'classification'}, 'last_layer=predicted is for pre-'),
+    (
+      {'data.rows': 'full_sentences'},
+      'data.rows=full_sentences needs objective.nsp=False; True needs data.row',
+    ),
+    (
+      {'data.rows': 'doc_sentences', 'objective.nsp': False, 'data.pack': 2},
+      'data.pack=2 is for pairs',
+    ),
     # Features are read by a BiLSTM, and freeze the model.
     (FROZEN, 'needs model.bilstm, such as 768, to read them'),
     (READ | {'finetuning.form': 'gpt'}, 'without model.bilstm'),

@@ -111,6 +111,21 @@ def directory(directories):
 
 
 @pytest.fixture(scope='session')
+def sentences(tmp_path_factory):
+  """Returns {data.rows: prepared rows of sentences}, of lengths 32 and 64."""
+  from bert_jax.data import prepare
+  from tests.data import preparation
+
+  root = tmp_path_factory.mktemp('sentences')
+  path = preparation.write_corpus(root / 'corpus.txt')
+  found = {x: str(root / x) for x in ('full_sentences', 'doc_sentences')}
+  for rows, directory in found.items():
+    recipe = preparation.make_recipe(path, rows=rows)
+    prepare.prepare(recipe, directory, prepare.local_runner(0))
+  return found
+
+
+@pytest.fixture(scope='session')
 def emulator():
   """An emulator of Google Cloud Storage, behind a `Proxy`, which is returned.
 

@@ -214,9 +214,12 @@ FIELDS: dict[str, Field] = {
     # The config is checked against the prepared data, which fix it.
     SAME_RESULT,
   ),
-  'data.passes': Field(
-    5, 'times that each document is cut into pairs', Range(1, 1000)
+  'data.rows': Field(
+    'pairs',
+    'what rows hold: pairs; documents in turn; one document (docs/data.md)',
+    Choice('pairs', 'full_sentences', 'doc_sentences'),
   ),
+  'data.passes': Field(5, 'times that each document is used', Range(1, 1000)),
   'data.short_seq_prob': Field(
     0.1, 'share of passes that use a shorter target', Range(0, 1)
   ),

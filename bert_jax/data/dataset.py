@@ -94,9 +94,8 @@ def open_split(directory: str, split: str, length: int) -> Split:
   made = manifest_file.read(directory)
   shards = [shard for shard in made['shards'] if shard['split'] == split]
   recipe, of = made['recipe'], {}
-  reader = store.Reader(
-    directory, shards, length, recipe['vocab_size'], recipe['pack']
-  )
+  how = recipe['vocab_size'], recipe['pack'], recipe.get('rows', 'pairs')
+  reader = store.Reader(directory, shards, length, *how)
   if split == 'heldout':  # whose rows are sorted
     runs = [run for x in shards for run in x['files'][str(length)]['inputs']]
     source = np.repeat(*np.array(runs).T)

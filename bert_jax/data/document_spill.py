@@ -31,6 +31,7 @@ _HEADER = struct.Struct('<16sHHHH?I')
 _BUFFER = 32 << 20  # bytes that a job holds before it writes
 
 _PART = 32_000  # characters, about; an input has 64 parts if it is not tiny
+_PER_TOKEN = 32  # of a row of sentences, characters of a part: about 8 rows
 _SMALLEST_PART, _PARTS = 2000, 64
 _GAP = 8  # sentences between held-out and training text of a document
 _ENOUGH = 256 << 10  # bytes to hold out of an input, but at most a tenth of it
@@ -101,9 +102,11 @@ def read(job: Job, recipe: Recipe) -> dict:
   buckets: dict[int, list[bytes]] = collections.defaultdict(list)
   segments: list[Segment] = []
   buffered = written = 0
+  longest = _PER_TOKEN * max(recipe.lengths) * (recipe.rows != 'pairs')
   for source, document in _read_documents(job, recipe, counts, invalid):
     language = recipe.get_language(source)
-    parts = cut(document, choose_part_size(job.sizes[source]), language)
+    most = choose_part_size(job.sizes[source], max(_PART, longest))
+    parts = cut(document, most, language)
     bound = find_bound(job.sizes[source], recipe.heldout)
     documents[source] += 1
     for k, part in enumerate(parts):
@@ -226,11 +229,11 @@ def _write(job, part, buckets) -> list[Segment]:
 # What is held out.
 
 
-def choose_part_size(input_size: int) -> int:
+def choose_part_size(input_size: int, most: int = _PART) -> int:
   """Returns the characters of a part, for an input of this many bytes, or 1."""
   if input_size == 1:  # unknown
-    return _PART
-  return min(_PART, max(_SMALLEST_PART, input_size // _PARTS))
+    return most
+  return min(most, max(_SMALLEST_PART, input_size // _PARTS))
 
 
 def cut(document: Document, most: int, language: str) -> list[Document]:

@@ -11,6 +11,7 @@ import numpy as np
 import bert_jax
 from bert_jax import errors
 from bert_jax.corpus import layout_doubts, text_files
+from bert_jax.data import store
 from bert_jax.data.recipe import Recipe
 from bert_jax.runtime import files
 from bert_jax.tokenization import tokenizer
@@ -139,17 +140,21 @@ def _count(summaries: Sequence[dict], source: int) -> dict[str, int]:
 
 def _length(length: int, train: Sequence[dict], recipe) -> dict:
   made = [s['files'][str(length)] for s in train]
+  kind, *_ = store.choose_format(recipe.rows)
   rows, pairs, tokens, random, unused = (
     sum(f[name] for f in made)
-    for name in ('records', 'pairs', 'tokens', 'random', 'unused_tokens')
+    for name in ('records', kind, 'tokens', 'random', 'unused_tokens')
   )
-  return {
-    'rows': rows,
-    'pairs': pairs,
-    'padding_share': round(1 - tokens / (rows * length), 6),
+  of_pairs = {
     # Without packing, each pair would have its own row.
     'padding_share_unpacked': round(1 - tokens / (pairs * length), 6),
     'random_share': round(random / pairs, 6),
+  }
+  return {
+    'rows': rows,
+    kind: pairs,
+    'padding_share': round(1 - tokens / (rows * length), 6),
+    **(of_pairs if kind == 'pairs' else {}),
     'unused_tokens': unused,  # of the text, that are in no row of all passes
     'unused_share': round(unused / sum(s['tokens'] for s in train), 6),
   }

@@ -1,7 +1,8 @@
 """Chooses the labels: masked tokens (section 3.1) or the next token.
 
 Every choice is a hash of a pair's key and a position in that pair, so a pair is
-masked in the same way in its own row and in a packed row. Arrays over all
+masked in the same way in its own row and in a packed row. A row of sentences is
+masked as a whole, as if it were one pair. Arrays over all
 T = B · S cells of a batch are flat here; a cell is row · S + position.
 """
 
@@ -165,7 +166,7 @@ def _pairs(batch, keys, rate, max_predictions, vocab_size, special) -> _Pairs:
   pack = keys.size // rows
   pair = np.repeat(np.arange(rows) * pack, length)
   position = np.tile(np.arange(length), rows)
-  if 'sequence_ids' in batch:
+  if pack > 1:
     pair += np.maximum(batch['sequence_ids'].ravel() - 1, 0)
     position = batch['position_ids'].ravel()
   tokens = np.bincount(pair[real], minlength=rows * pack)

@@ -56,13 +56,12 @@ class Pairs:
     return sizes.sum(1) + SPECIAL_TOKENS
 
 
-def cut_sentences(texts: Texts, begins_word: np.ndarray, length: int) -> Texts:
+def cut_sentences(texts: Texts, begins_word: np.ndarray, room: int) -> Texts:
   """Cuts sentences that do not fit a row into pieces, which then count as such.
 
   Google's code truncates them. Cuts are before words (bool [tokens]) unless a
-  word is longer than half a row.
+  word is longer than half the room of a row, which is in tokens.
   """
-  room = length - SPECIAL_TOKENS
   size = -(-room // _PIECES)
   reach = max(room // 2, 2 * size)
   cuts: list[int] = []

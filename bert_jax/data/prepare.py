@@ -1,7 +1,7 @@
-"""Prepares training data: vocabulary, tokens, sentence pairs, manifest.
+"""Prepares training data: vocabulary, tokens, pairs or parts, manifest.
 
 Documents are read, cleaned and distributed over logical shards by the hash of
-their text; then each shard is written as tokens and pairs. The output is the same, byte
+their text; then each shard is written as tokens and rows. The output is the same, byte
 for byte, for any number of workers and any runner. After an interruption, run
 the same command again to continue.
 
@@ -30,7 +30,7 @@ from bert_jax.tokenization import tokenizer
 
 _SAME_NAMES = (
   'input weights size_power vocab layout language field min_chars strip_accents passes '
-  'short_seq_prob pack negatives heldout shards workers'
+  'rows short_seq_prob pack negatives heldout shards workers'
 )
 _FIELDS = {
   **{name: f'data.{name}' for name in _SAME_NAMES.split()},

@@ -13,6 +13,7 @@ from bert_jax.runtime import files, storage
 if typing.TYPE_CHECKING:
   from ml_collections import config_dict
 
+_OF_PAIRS = 'pack', 'short_seq_prob', 'negatives'  # fields for pairs only
 _MOST_PASSES = 65535  # the passes of a document are counted in 16 bits
 
 
@@ -43,6 +44,7 @@ class Recipe:
   general_share: float = 0.0  # of the last input; 0 is none
   add_words: int = 0  # to `vocab`
   added: tuple = ()  # the words that are kept whole, `tokenizer.AddedWord`
+  rows: str = 'pairs'
 
   def get_language(self, source: int) -> str:
     """Returns the language of an input, by its number."""
@@ -100,7 +102,9 @@ def read_added(vocab: str) -> tuple[tuple, ...]:
 
 
 def check_inputs(data: config_dict.ConfigDict):
-  """Raises errors.UserError unless inputs, weights and languages fit together."""
+  """Raises errors.UserError unless inputs, weights, rows etc. fit together."""
+  from bert_jax.config import FIELDS  # as in `make_recipe`
+
   inputs, weights = list_inputs(data), data.weights
   count = len(inputs) - bool(data.general)
   if weights and len(weights) != count:
@@ -117,6 +121,13 @@ def check_inputs(data: config_dict.ConfigDict):
       f'language={data.language} are {count}, but there are {len(inputs)} inputs; '
       'give one for each, or one for all.'
     )
+  for name in _OF_PAIRS if data.rows != 'pairs' else ():
+    usual = FIELDS[f'data.{name}'].default
+    if data[name] != usual:
+      raise errors.UserError(
+        f'data.{name}={data[name]} is for pairs, and data.rows={data.rows} makes '
+        f'none; leave it at {usual}.'
+      )
   _check_passes(data.passes, weights)
 
 

@@ -22,6 +22,7 @@ from bert_jax.data import (
   hashing,
   manifest_file,
   pairs,
+  sentence_rows,
   store,
   vocab_pieces,
 )
@@ -34,7 +35,7 @@ MIN_DOCUMENTS = 2  # a random second text needs another document
 _ONE = np.int32(1)  # with an int, np.add.at takes fifty times as long
 _WEIGHT = 1 << 20  # of a document, in draws of random second texts
 _BATCH_CHARS = 2_000_000
-_PAIRS_AT_ONCE = 300_000  # 100 MB with their temporary arrays
+_AT_ONCE = 300_000  # pairs or sentences: 100 MB with their temporary arrays
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Shard:
   of: int  # number of shards in the split
   segments: tuple[document_spill.Segment, ...]  # where its documents are
   limits: tuple[float, ...]  # of each input, the draw below which is held out
-  output: str  # directory for its tokens and pairs, with `work` and vocabulary
+  output: str  # directory for its tokens and rows, with `work` and vocabulary
 
   @property
   def name(self) -> str:
@@ -70,7 +71,7 @@ class _Tokens(NamedTuple):
   texts: pairs.Texts
   begins_word: np.ndarray  # bool, of each of `ids`
   names: np.ndarray  # uint64 [documents], the beginning of each digest
-  passes: np.ndarray  # int [documents], how often each is cut into pairs
+  passes: np.ndarray  # int [documents], how often each is used
   sources: np.ndarray  # int [documents], the input of each, ascending
   duplicates: int  # documents that were dropped
 
@@ -91,7 +92,7 @@ def count_words(shard: Shard, recipe: Recipe) -> str:
 
 
 def make(shard: Shard, recipe: Recipe) -> dict:
-  """Writes a shard's tokens, and its pairs of every length, unless they exist.
+  """Writes a shard's tokens, and its rows of every length, unless they exist.
 
   Returns its summary; token counts are an int64 [V] in `work`.
   """
@@ -237,9 +238,13 @@ def _sentence_ids(texts, words: tokenizer.Tokenizer, recipe: Recipe):
 
 
 def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
-  """Writes the pairs of all passes for one length; returns their summary."""
-  total = {'pairs': 0, 'tokens': 0, 'random': 0}
-  texts = pairs.cut_sentences(tokens.texts, tokens.begins_word, length)
+  """Writes the rows of all passes for one length; returns their summary."""
+  kind, _, number = store.choose_format(recipe.rows)
+  special = (pairs if kind == 'pairs' else sentence_rows).SPECIAL_TOKENS
+  total = {kind: 0, 'tokens': 0, 'random': 0}
+  texts = pairs.cut_sentences(
+    tokens.texts, tokens.begins_word, length - special
+  )
   rows_of = np.zeros(len(tokens.ids) + 1, np.int32)  # of a token, differences
   by_input = []  # its number, rows
   groups = tokens.sources  # held-out rows are sorted, to be evaluated by input
@@ -251,20 +256,20 @@ def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
     for source in np.unique(groups).tolist():
       by_input.append([source, 0])
       index = np.flatnonzero(groups == source)
-      for made in _pairs(recipe, tokens, texts, index, length):
-        order, counts = _rows(made.tokens, length, recipe.pack)
-        total['pairs'] += len(made)
-        total['random'] += int(made.is_random.sum())
-        total['tokens'] += int(made.tokens.sum())
-        np.add.at(rows_of, made.spans[:, :, 0], _ONE)
-        np.add.at(rows_of, made.spans[:, :, 1], -_ONE)
+      rows = _make_rows(recipe, tokens, texts, index, length)
+      for spans, is_random, counts in rows:
+        total[kind] += len(spans)
+        total['random'] += int(is_random.sum())
+        total['tokens'] += int(np.diff(spans).sum()) + special * len(spans)
+        np.add.at(rows_of, spans[:, :, 0], _ONE)
+        np.add.at(rows_of, spans[:, :, 1], -_ONE)
         by_input[-1][1] += len(counts)
         sizes.append(counts)
-        yield store.encode(made.spans[order], made.is_random[order])
-    if recipe.pack > 1:
-      yield np.concatenate(sizes).cumsum().astype('<u8')
+        yield store.encode(spans, is_random)
+    if recipe.pack > 1 or recipe.rows == 'full_sentences':
+      yield np.concatenate(sizes).cumsum().astype(number)
 
-  entry = store.write(shard.output, f'{shard.name}-{length}.pairs', encoded())
+  entry = store.write(shard.output, f'{shard.name}-{length}.{kind}', encoded())
   return {
     **entry,
     'records': sum(count for _, count in by_input),
@@ -274,25 +279,40 @@ def _write(shard, recipe, tokens: _Tokens, length: int) -> dict:
   }
 
 
-def _pairs(
+def _make_rows(
   recipe, tokens: _Tokens, texts: pairs.Texts, index: np.ndarray, length: int
-) -> Iterator[pairs.Pairs]:
-  """Yields the pairs of documents, several of their passes at a time."""
-  passes = int(tokens.passes[index].max())
-  few = len(tokens.names) + 2 * len(tokens.ids) // length  # pairs per pass
-  at_once = max(1, _PAIRS_AT_ONCE // few)
-  for first in range(0, passes, at_once):
-    numbers = np.arange(first, min(first + at_once, passes))
-    n, k = np.nonzero(tokens.passes[index] > numbers[:, None])
-    documents = index[k]  # by pass
-    names = tokens.names[documents]
-    yield pairs.make_pairs(
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+  """Yields spans and is_random, as in `pairs.Pairs`, by row, and numbers in rows."""
+  passes = _list_passes(recipe, tokens, texts, index, length)
+  if recipe.rows != 'pairs':
+    is_mixed = recipe.rows == 'full_sentences'
+    yield from sentence_rows.make_rows(texts, passes, length, is_mixed)
+    return
+  for documents, _, keys in passes:
+    made = pairs.make_pairs(
       texts,
       documents,
-      hashing.mix(recipe.seed, length, numbers[n], names),
+      keys,
       max_seq_length=length,
       short_seq_prob=recipe.short_seq_prob,
     )
+    order, counts = _rows(made.tokens, length, recipe.pack)
+    yield made.spans[order], made.is_random[order], counts
+
+
+def _list_passes(recipe, tokens: _Tokens, texts, index: np.ndarray, length):
+  """Yields documents by pass, several at a time, and pass and key of each."""
+  size = len(texts.sentences)  # of a pass
+  if recipe.rows == 'pairs':
+    size = len(tokens.names) + 2 * len(tokens.ids) // length
+  passes = int(tokens.passes[index].max())
+  at_once = max(1, _AT_ONCE // size)
+  for first in range(0, passes, at_once):
+    numbers = np.arange(first, min(first + at_once, passes))
+    n, k = np.nonzero(tokens.passes[index] > numbers[:, None])
+    documents, number = index[k], numbers[n]
+    names = tokens.names[documents]
+    yield documents, number, hashing.mix(recipe.seed, length, number, names)
 
 
 def _rows(sizes: np.ndarray, length: int, most: int):

@@ -27,6 +27,7 @@ from bert_jax.runtime import files, progress, storage
 from bert_jax.tokenization import tokenizer
 
 _FEW_DOCUMENTS = 50  # shards that would hold fewer are merged
+_FEW_BYTES = 256  # the same, per token of a row that documents share: 64 rows
 _MIN_SHARDS = 256
 _SHARD_BYTES = 64 << 20  # of text; a worker needs about three times the memory
 _WORK = 2  # format of the files in work/
@@ -234,8 +235,10 @@ def _shards(
 ) -> list[shards.Shard]:
   """Returns the shards; small corpora get fewer than the recipe asks for."""
   documents = sum(segment.documents for segment in segments)
+  size = sum(segment.size for segment in segments)
+  few = _FEW_BYTES * max(recipe.lengths) * (recipe.rows == 'full_sentences')
   n = recipe.shards
-  while n % 2 == 0 and documents < _FEW_DOCUMENTS * n:
+  while n % 2 == 0 and (documents < _FEW_DOCUMENTS * n or size < few * n):
     n //= 2  # shard k + n is merged into shard k: hash mod 2n becomes mod n
   held = min(-(-held_bytes // _SHARD_BYTES), n)
   todo = []

@@ -1,8 +1,9 @@
-"""Prepared rows on disk: tokens once, and pairs as offsets into them.
+"""Prepared rows on disk: tokens once, and pairs or parts as offsets into them.
 
 A shard has a file with the token ids of its documents, `choose_id_type`. For
 each length it has a file of `PAIR`s, in the order of rows. If a row may hold
 several, the number of pairs before each row, and before the end, follow as uint64.
+For rows of sentences, it is a file of `PART`s, and the numbers are uint32.
 
 The manifest has the CRC-32C of each block of a file. A block is compared when it
 is first read, so opening reads nothing, and no damage is trained on.
@@ -19,12 +20,12 @@ import google_crc32c
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.data.pairs import SPECIAL_TOKENS
 from bert_jax.runtime import storage
 from bert_jax.tokenization import tokenizer
 
 # Offsets are in tokens, without [CLS] and [SEP]; a text is a slice of the file.
 PAIR = np.dtype([('begin', '<u4', 2), ('size', '<u2', 2), ('is_random', '?')])
+PART = np.dtype([('begin', '<u4', (1,)), ('size', '<u2', (1,))])
 MOST_TOKENS = 1 << 32  # of a shard, so that every offset fits
 
 # A row in random order is in about three blocks that were not read yet: of 16 MB
@@ -52,12 +53,20 @@ def write(folder: str, name: str, arrays: Iterable[np.ndarray]) -> dict:
   }
 
 
+def choose_format(rows: str) -> tuple[str, np.dtype, np.dtype]:
+  """Returns what files of such `data.rows` hold, and the types of it and of numbers."""
+  if rows == 'pairs':
+    return 'pairs', PAIR, np.dtype('<u8')
+  return 'parts', PART, np.dtype('<u4')
+
+
 def encode(spans: np.ndarray, is_random: np.ndarray) -> np.ndarray:
-  """Returns the PAIRs of `pairs.Pairs`, [N]."""
-  encoded = np.empty(len(spans), PAIR)
+  """Returns the PAIRs of `pairs.Pairs`, [N], or PARTs of single texts."""
+  encoded = np.empty(len(spans), PAIR if spans.shape[1] == 2 else PART)
   encoded['begin'] = spans[:, :, 0]
   encoded['size'] = spans[:, :, 1] - spans[:, :, 0]
-  encoded['is_random'] = is_random
+  if spans.shape[1] == 2:
+    encoded['is_random'] = is_random
   return encoded
 
 
@@ -74,21 +83,26 @@ class Reader:
     length: int,
     vocab_size: int,
     pack: int,
+    rows: str = 'pairs',
   ):
     """Opens the files of `shards`, entries of the manifest.
 
-    Rows have S tokens, `length`, and up to N pairs, `pack`.
+    Rows have S tokens, `length`, and up to N pairs, `pack`; or, as `data.rows`
+    says, a part of one document, or of each of several.
     """
-    self._arguments = folder, shards, length, vocab_size, pack
-    self.length, self._pack = length, pack
+    self._arguments = folder, shards, length, vocab_size, pack, rows
+    # A part has three tokens at least, two of which are special.
+    self._pack = length // 3 if rows == 'full_sentences' else pack
+    self.length = length
+    kind, self._record, self._number = choose_format(rows)
     self._id_type = tokenizer.choose_id_type(vocab_size)
     made = [shard['files'][str(length)] for shard in shards]
     self._tokens = _Files(folder, [shard['tokens_file'] for shard in shards])
-    self._pairs = _Files(folder, made)
+    self._pairs = _Files(folder, made)  # or parts, here and below
     # One past the number of each shard's last row.
     self._ends = np.cumsum([file['records'] for file in made])
     # Where the numbers of pairs before the rows begin, in bytes.
-    self._starts = PAIR.itemsize * np.array([file['pairs'] for file in made])
+    self._starts = self._record.itemsize * np.array([x[kind] for x in made])
 
   def __reduce__(self):
     return type(self), self._arguments
@@ -110,24 +124,27 @@ class Reader:
       `next_sentence_weights` (float32) [B]. For N > 1 these two are [B, N],
       and there are also, int32: `sequence_ids` [B, S], k + 1 inside pair k;
       `position_ids` [B, S], from 0 at each [CLS]; `cls_positions` [B, N].
+      Rows of sentences have nothing that is for next sentence prediction.
     """
     shard = np.searchsorted(self._ends, indices, side='right')
     begin, end = self._find_pairs(
       shard, indices - np.append(0, self._ends)[shard]
     )
     counts = end - begin
-    raw = self._pairs.read(shard, begin * PAIR.itemsize, end * PAIR.itemsize)
-    pairs = np.frombuffer(raw, PAIR)  # [M]
-    sizes = pairs['size'].astype(int)
+    size = self._record.itemsize
+    raw = self._pairs.read(shard, begin * size, end * size)
+    pairs = np.frombuffer(raw, self._record)  # [M]
+    sizes = pairs['size'].astype(int)  # [M, 2], or [M, 1] of parts
     wide = self._id_type.itemsize
     texts = wide * pairs['begin'].ravel().astype(int)
-    raw = self._tokens.read(
-      np.repeat(shard, 2 * counts), texts, texts + wide * sizes.ravel()
-    )
+    of = np.repeat(shard, sizes.shape[1] * counts)
+    raw = self._tokens.read(of, texts, texts + wide * sizes.ravel())
     batch, is_text, present = lay_out(
       counts, sizes, self._pack, self.length, cls_id, sep_id
     )
     batch['input_ids'][is_text] = np.frombuffer(raw, self._id_type)
+    if self._record is PART:
+      return batch
     labels = np.zeros(present.shape, np.int32)
     labels[present] = pairs['is_random']
     batch['next_sentence_labels'] = labels
@@ -140,8 +157,10 @@ class Reader:
     """Returns begin and end of the pairs of rows, in their shards."""
     if self._pack == 1:
       return row, row + 1
-    at = self._starts[shard] + 8 * row
-    bounds = np.frombuffer(self._pairs.read(shard, at, at + 16), '<u8')
+    size = self._number.itemsize
+    at = self._starts[shard] + size * row
+    raw = self._pairs.read(shard, at, at + 2 * size)
+    bounds = np.frombuffer(raw, self._number)
     return bounds.reshape(-1, 2).astype(int).T
 
 
@@ -157,7 +176,7 @@ def lay_out(
 
   Args:
     counts: [B] pairs per row, at most N (`most`).
-    sizes: [M, 2] tokens of both texts of each pair, row by row.
+    sizes: [M, 2] tokens of both texts of each pair, row by row; [M, 1] of parts.
     length: S, tokens per row.
 
   Returns:
@@ -166,28 +185,28 @@ def lay_out(
   """
   present = np.arange(most) < counts[:, None]  # [B, N]
   size = np.zeros(present.shape, int)
-  size[present] = sizes.sum(1) + SPECIAL_TOKENS
+  size[present] = (sizes + 1).sum(1) + 1  # [CLS], and [SEP] after each text
   end = np.cumsum(size, 1)
   start = end - size
-  row = np.nonzero(present)[0]  # of each pair
-  cls, last = start[present], end[present] - 1  # [M]
-  middle = cls + sizes[:, 0] + 1
+  row = np.nonzero(present)[0][:, None]  # of each pair
+  cls = start[present][:, None]  # [M, 1]
+  seps = cls + np.cumsum(sizes + 1, 1)  # [M, 2] or [M, 1]
   position = np.arange(length, dtype=np.int32)
   real = position < end[:, -1:]  # [B, S]
   ids = np.zeros(real.shape, np.int32)
   ids[row, cls] = cls_id
-  ids[row, middle] = ids[row, last] = sep_id
+  ids[row, seps] = sep_id
   text = real.copy()
-  text[row, cls] = text[row, middle] = text[row, last] = False
+  text[row, cls] = text[row, seps] = False
   turn = np.zeros((len(ids), length + 1), np.int32)  # a row may end at S
-  turn[row, middle + 1] = 1
-  turn[row, last + 1] = -1
+  turn[row, seps[:, :-1] + 1] = 1
+  turn[row, seps[:, 1:] + 1] = -1
   batch = {
     'input_ids': ids,
     'input_mask': real.astype(np.int32),
     'segment_ids': np.cumsum(turn, 1, np.int32)[:, :length],
-    'next_sentence_weights': present.astype(np.float32),
   }
+  of_pairs = {'next_sentence_weights': present.astype(np.float32)}
   if most > 1:
     begins = np.zeros_like(ids)
     begins[row, cls] = 1
@@ -195,8 +214,8 @@ def lay_out(
     begin = np.take_along_axis(start, np.maximum(sequence - 1, 0), 1)
     batch['sequence_ids'] = sequence
     batch['position_ids'] = ((position - begin) * real).astype(np.int32)
-    batch['cls_positions'] = np.where(present, start, 0).astype(np.int32)
-  return batch, text, present
+    of_pairs['cls_positions'] = np.where(present, start, 0).astype(np.int32)
+  return batch | (of_pairs if sizes.shape[1] == 2 else {}), text, present
 
 
 class _Files:

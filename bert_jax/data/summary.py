@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 from bert_jax import errors
 from bert_jax.corpus import layout_doubts, text_files
+from bert_jax.data import store
 from bert_jax.runtime import cards
 from bert_jax.tokenization import unknown
 
-_COUNTS = 'rows pairs padding_share padding_share_unpacked random_share'.split()
+_COUNTS = (
+  'rows pairs parts padding_share padding_share_unpacked random_share'
+).split()
 _FACTS = 'version vocab_sha256 accents sentences tokens unigram_entropy'.split()
 
 _UNUSED = 0.01  # share of tokens in no row to warn of
@@ -60,10 +63,12 @@ def describe(manifest: dict) -> list[str]:
     if x['files'] or len(inputs) > 1
   ]
   lines.append(f'accents are {manifest["accents"]}')
+  kind, *_ = store.choose_format(manifest['recipe'].get('rows', 'pairs'))
   return lines + [
-    f'length {length}: {row["pairs"]:,} pairs in {row["rows"]:,} rows, '
-    f'{row["padding_share"]:.1%} padding, {row["random_share"]:.1%} random, '
-    f'{row["unused_share"]:.2%} of the tokens in no row'
+    f'length {length}: {row[kind]:,} {kind} in {row["rows"]:,} rows, '
+    f'{row["padding_share"]:.1%} padding, '
+    + (f'{row["random_share"]:.1%} random, ' if kind == 'pairs' else '')
+    + f'{row["unused_share"]:.2%} of the tokens in no row'
     for length, row in manifest['lengths'].items()
   ]
 
@@ -79,17 +84,17 @@ def _list_kinds(read: Sequence[dict]) -> str:
 
 def make_card(manifest: dict) -> str:
   """Returns the data card as Markdown."""
-  lengths = [
-    (length, *(row[x] for x in _COUNTS))
-    for length, row in manifest['lengths'].items()
-  ]
+  rows = manifest['lengths']
+  columns = [x for x in _COUNTS if all(x in row for row in rows.values())]
+  lengths = [(n, *(row[x] for x in columns)) for n, row in rows.items()]
   sections = {
     'Text': describe_text(manifest),
     'Cleaned': cards.list_facts(manifest['cleaned']),
-    'Rows': cards.make_table(('tokens', *_COUNTS), lengths),
+    'Rows': cards.make_table(('tokens', *columns), lengths),
     'Recipe': cards.list_fields(manifest['recipe']),
   }
-  return cards.make_card('Sentence pairs for BERT', sections)
+  what = 'Sentence pairs' if 'pairs' in columns else 'Rows of sentences'
+  return cards.make_card(f'{what} for BERT', sections)
 
 
 def describe_text(manifest: dict) -> str:
@@ -132,8 +137,9 @@ def list_warnings(manifest: dict, words: Sequence[str]) -> list[str]:
     lines += warn_of_case(words, recipe['lowercase'])
   return lines + [
     f'WARNING: {row["unused_tokens"]:,} tokens ({row["unused_share"]:.1%}) are in '
-    f'no row of {length} tokens: pairs are truncated to fit, and weights may leave '
-    'documents out; more passes (data.passes) use more'
+    f'no row of {length} tokens: '
+    + ('pairs are truncated to fit, and ' if 'random_share' in row else '')
+    + 'weights may leave documents out; more passes (data.passes) use more'
     for length, row in manifest['lengths'].items()
     if row['unused_share'] > _UNUSED
   ]
@@ -148,12 +154,15 @@ def _warn_of_layout(manifest: dict) -> list[str]:
     if doubts.get(x, 0) > (x == layout_doubts.BROKEN)  # a file may be a corpus
   ]
   mean = manifest['sentences'] / max(documents, 1)
-  random = max(x['random_share'] for x in manifest['lengths'].values())
+  random = max(x.get('random_share', 0) for x in manifest['lengths'].values())
+  more, then = '', 'each is alone in its part of a row'
+  if 'rows' not in manifest['recipe']:
+    more = f', and {random:.0%} of the pairs are random'
+    then = 'train with objective.nsp=False'
   if documents >= _ENOUGH and (mean < _FEW or random > _RANDOM):
     lines.append(
-      f'WARNING: documents have {mean:.1f} sentences on average, and {random:.0%} '
-      f'of the pairs are random: {_SHORT[manifest["recipe"]["layout"]]}if they '
-      'are so short, train with objective.nsp=False'
+      f'WARNING: documents have {mean:.1f} sentences on average{more}: '
+      f'{_SHORT[manifest["recipe"]["layout"]]}if they are so short, {then}'
     )
   return lines
 

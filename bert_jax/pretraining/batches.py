@@ -191,7 +191,7 @@ class Batches:
     rate = self._objective.mask_rate
     evaluated = evaluate_as(self._objective, self._pack, phase)
     batch = self._features(split, evaluated, record, keys, rate)
-    for name in ('masked_lm_weights', 'next_sentence_weights'):
+    for name in (x for x in batch if x.endswith('_weights')):
       batch[name][row >= len(records)] = 0
     return batch
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.config import FIELDS, flatten, model_config
@@ -99,9 +98,8 @@ def choose_examples(
   chosen = batches.spread(count, len(reader))
   rows = reader.rows(chosen, words.cls_id, words.sep_id)
   examples = []
-  for ids, segments in zip(rows['input_ids'], rows['segment_ids'], strict=True):
-    # The first text ends where segment 1 begins, packed or not.
-    first = ids[: np.argmax(segments)][1:-1].tolist()
+  for ids in rows['input_ids'].tolist():
+    first = ids[1 : ids.index(words.sep_id)]
     begin, start, end, last = _hide_word(words.tokens(first))
     shown = [*first[begin:start], words.mask_id, *first[end:last]]
     examples.append((words.decode(shown), words.decode(first[start:end])))

@@ -110,7 +110,7 @@ def make_objective(
     losses=('mlm_loss', 'nsp_loss') if o.nsp else ('mlm_loss',),
     counts=functools.partial(count_targets, with_nsp=o.nsp),
     compute=functools.partial(compute_sums, module, groups=groups),
-    batch_shapes=functools.partial(batch_shapes, o, pack),
+    batch_shapes=functools.partial(batch_shapes, config),
     evaluate_as=functools.partial(batches.evaluate_as, o, pack),
     flops=count_flops,
     # A trained model is evaluated instead.
@@ -128,22 +128,24 @@ def make_module(
 
 
 def batch_shapes(
-  objective: config_dict.ConfigDict, pack: int, phase: task.Phase, rows: int
+  config: config_dict.ConfigDict, phase: task.Phase, rows: int
 ) -> dict:
   """Returns {name: jax.ShapeDtypeStruct} of a batch of `rows` rows."""
-  tokens = (rows, phase.seq_length)  # [B, S]
-  count = batches.count_predictions(objective, pack, phase)
+  tokens, pack = (rows, phase.seq_length), config.data.pack  # [B, S]
+  count = batches.count_predictions(config.objective, pack, phase)
   pairs = (rows,) if pack == 1 else (rows, pack)  # [B] or [B, N]
   integers = dict.fromkeys(('input_ids', 'input_mask', 'segment_ids'), tokens)
   # [B, P]
   predicted = dict.fromkeys(
     ('masked_lm_positions', 'masked_lm_ids'), (rows, count)
   )
-  integers |= {**predicted, 'next_sentence_labels': pairs}
-  if pack > 1:
+  integers |= predicted
+  floats = {'masked_lm_weights': (rows, count)}
+  if pack > 1 or config.data.rows == 'full_sentences':
     integers |= {'sequence_ids': tokens, 'position_ids': tokens}
-    integers['cls_positions'] = pairs
-  floats = {'masked_lm_weights': (rows, count), 'next_sentence_weights': pairs}
+  if config.data.rows == 'pairs':
+    integers['next_sentence_labels'] = floats['next_sentence_weights'] = pairs
+    integers |= {'cls_positions': pairs} if pack > 1 else {}
   return {
     name: jax.ShapeDtypeStruct(shape, dtype)
     for shapes, dtype in ((integers, jnp.int32), (floats, jnp.float32))
@@ -269,14 +271,17 @@ def word(means: dict) -> str:
 
 def describe(entropy: float, batch: dict[str, jax.Array]) -> list[str]:
   """Describes the first batch and the corpus's entropy, as lines to print."""
-  tokens, pairs = batch['input_mask'].sum(), batch['next_sentence_weights']
-  random = (batch['next_sentence_labels'] * pairs).sum() / pairs.sum()
-  count = pairs.sum() / len(pairs)  # of a row
+  tokens, pairs = batch['input_mask'].sum(), batch.get('next_sentence_weights')
+  more = ''
+  if 'sequence_ids' in batch:
+    count = batch['sequence_ids'].max(1).mean()
+    more = f', {count:.3g} {"documents" if pairs is None else "pairs"} per row'
+  if pairs is not None:
+    random = (batch['next_sentence_labels'] * pairs).sum() / pairs.sum()
+    more += f', {random:.1%} random second texts'
   return [
     f'first batch: {1 - tokens / batch["input_mask"].size:.1%} padding, '
-    f'{batch["masked_lm_weights"].sum() / tokens:.1%} of tokens to predict, '
-    + (f'{count:.3g} pairs per row, ' if count > 1 else '')
-    + f'{random:.1%} random second texts',
+    f'{batch["masked_lm_weights"].sum() / tokens:.1%} of tokens to predict{more}',
     f'unigram entropy of the corpus: {entropy:.3f} nats; a model whose MLM loss '
     'stays near it has learnt word frequencies and nothing else',
   ]

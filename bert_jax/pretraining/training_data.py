@@ -39,8 +39,9 @@ def check_data(config: config_dict.ConfigDict, workdir: str) -> str:
   directory = dataset.fetch(directory, set(lengths))
   manifest = manifest_file.read(directory)
   asked = recipe.make_recipe(config)
-  for name in ('vocab_size', 'lowercase', 'pack', 'strip_accents'):
-    there, ours = manifest['recipe'][name], getattr(asked, name)
+  made = {'rows': 'pairs'} | manifest['recipe']
+  for name in ('vocab_size', 'lowercase', 'rows', 'pack', 'strip_accents'):
+    there, ours = made[name], getattr(asked, name)
     if ours not in (there, None):  # None takes the data as they are
       raise errors.UserError(
         f'{directory} has {name}={there}, the config data.{name}='

@@ -122,3 +122,19 @@ def test_a_small_input_holds_out_more_and_never_all(
   end, held, count = document_spill.choose(share, tally)
   assert count == expected and held == expected * size // parts
   assert sum(x < end for x in bins) == expected
+
+
+def test_documents_are_cut_into_parts_of_several_rows_of_sentences(tmp_path):
+  path = tmp_path / 'a.txt'
+  path.write_text('\n'.join(f'{k:09} words.' for k in range(40_000)))
+
+  def count(**changes):
+    work = tmp_path / str(changes)
+    work.mkdir()
+    found, segments = _read(path, work, **changes)
+    return sum(s.documents for s in segments)
+
+  # 640 kB: parts of 32,000 characters, or of 32 for each token of a row.
+  assert count(lengths=(8192,)) == 20
+  assert count(lengths=(128,), rows='doc_sentences') == 20
+  assert count(lengths=(8192, 128), rows='full_sentences') == 3

@@ -33,21 +33,24 @@ def write(
 def shard(folder, name, rows, length, vocab_size, pack=1) -> dict:
   """Writes a shard of rows, lists of pairs (first ids, second ids, is_random).
 
-  Its texts stand one after the other in its tokens.
+  Its texts stand one after the other in its tokens. Lists of (ids, False) make
+  rows of sentences instead; then a `pack` of 1 is for 'doc_sentences'.
   """
   pairs = [pair for row in rows for pair in row]
   texts = [text for *both, _ in pairs for text in both]
   ends = np.cumsum([0, *map(len, texts)])
-  spans = np.stack([ends[:-1], ends[1:]], 1).reshape(-1, 2, 2)
+  single = bool(pairs) and len(texts) == len(pairs)
+  kind, _, number = store.choose_format('sentences' if single else 'pairs')
+  spans = np.stack([ends[:-1], ends[1:]], 1).reshape(-1, 2 - single, 2)
   ids = np.array([i for text in texts for i in text])
   arrays = [store.encode(spans, np.array([x for *_, x in pairs], bool))]
   if pack > 1:
-    arrays.append(np.cumsum([0, *map(len, rows)]).astype('<u8'))
+    arrays.append(np.cumsum([0, *map(len, rows)]).astype(number))
   id_type = tokenizer.choose_id_type(vocab_size)
   file = store.write(str(folder), name, arrays)
   file |= {
     'records': len(rows),
-    'pairs': len(pairs),
+    kind: len(pairs),
     'inputs': [[0, len(rows)]],
   }
   return {

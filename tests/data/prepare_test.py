@@ -267,3 +267,86 @@ def test_packed_rows_hold_all_pairs(corpus, prepared, tmp_path):
     assert packed['pairs'] == plain['pairs'] > packed['rows']
     assert packed['padding_share'] < plain['padding_share']
     assert packed['padding_share_unpacked'] == plain['padding_share']
+
+
+# Rows of sentences.
+
+
+def count_ids(arrays, size):
+  return sum(np.bincount(x.ravel(), minlength=size) for x in arrays)
+
+
+@pytest.mark.parametrize('length', [32, 64])
+@pytest.mark.parametrize('rows', ['full_sentences', 'doc_sentences'])
+def test_rows_of_sentences_have_every_token_once_a_pass(
+  sentences, rows, length
+):
+  output, manifest = sentences[rows], manifest_file.read(sentences[rows])
+  words, made = manifest_file.load_tokenizer(output), manifest['lengths']
+  reader = dataset.open_split(output, 'train', length).reader
+  batch = reader.rows(np.arange(len(reader)), words.cls_id, words.sep_id)
+  stored = count_ids(
+    (
+      np.fromfile(os.path.join(output, x['tokens_file']['name']), '<u2')
+      for x in manifest['shards']
+      if x['split'] == 'train'
+    ),
+    words.size,
+  )
+  seen = count_ids([batch['input_ids']], words.size)
+  parts = made[str(length)]['parts']
+  assert seen[words.cls_id] == seen[words.sep_id] == parts
+  seen[[0, words.cls_id, words.sep_id]] = 0
+  assert seen.tolist() == (2 * stored).tolist()
+  padding = 1 - batch['input_mask'].mean()
+  assert padding == pytest.approx(made[str(length)]['padding_share'], abs=1e-5)
+  assert made[str(length)]['unused_tokens'] == 0
+  mixed = rows == 'full_sentences'
+  assert padding < (0.2 if mixed else 0.5)
+  assert ('sequence_ids' in batch) == mixed
+  assert parts == (batch['sequence_ids'].max(1).sum() if mixed else len(reader))
+  # Held-out text is in rows of its own input.
+  assert dataset.open_split(output, 'heldout', length).inputs
+
+
+def test_a_part_takes_10_bytes_at_most(sentences):
+  for output in sentences.values():
+    for shard in manifest_file.read(output)['shards']:
+      for file in shard['files'].values():
+        size = os.path.getsize(os.path.join(output, file['name']))
+        assert size == file['bytes'] <= 10 * file['parts'] + 4
+        assert file['name'].endswith('.parts')
+
+
+@pytest.mark.parametrize(
+  'driver',
+  ['interrupted', 'workers', pytest.param('beam', marks=pytest.mark.slow)],
+)
+def test_rows_of_sentences_are_the_same_bytes_however_they_are_made(
+  sentences, tmp_path, driver
+):
+  runner = {'beam': BEAM, 'workers': prepare.local_runner(3)}.get(driver, ONE)
+  if driver == 'beam':
+    pytest.importorskip('apache_beam')
+  there, output = sentences['full_sentences'], str(tmp_path / 'data')
+  [given] = manifest_file.read(there)['inputs']
+  recipe = make_recipe(given['input'], rows='full_sentences')
+  if driver == 'interrupted':
+    with pytest.raises(Stopped):
+      prepare.prepare(recipe, output, stop_after(shards.make))
+    some = sorted(pathlib.Path(output + '.partial').glob('train*.parts'))
+    some[-1].write_bytes(b'')
+  prepare.prepare(recipe, output, runner)
+  assert digest(output) == digest(there)
+
+
+def test_documents_are_in_another_order_in_each_pass(sentences):
+  output = sentences['full_sentences']
+  listed = manifest_file.read(output)['shards']
+  shard = next(x for x in listed if x['split'] == 'train')
+  file = shard['files']['64']
+  parts = np.fromfile(f'{output}/{file["name"]}', store.PART, file['parts'])
+  begins = parts['begin'][:, 0].astype(int)
+  first = begins[: len(begins) // 2]
+  assert 0.2 < (np.diff(first) > 0).mean() < 0.9  # a document's parts ascend
+  assert np.mean(first == begins[-len(first) :]) < 0.1

@@ -22,6 +22,19 @@ from tests.data import preparation
     ({'general': 'b', 'weights': (1.0, 2.0)}, 'are 2, but there are 1 inputs'),
     ({'passes': 1000, 'weights': (66.0,)}, 'are 66000 passes over a document'),
     ({'lengths': ()}, 'no length of rows is given'),
+    (
+      {'rows': 'doc_sentences', 'pack': 3},
+      'data.pack=3 is for pairs, and data.rows=doc_sentences makes none; leave '
+      'it at 1',
+    ),
+    (
+      {'rows': 'full_sentences', 'short_seq_prob': 0.0},
+      'short_seq_prob=0.0 is for pairs',
+    ),
+    (
+      {'rows': 'full_sentences', 'negatives': 'uniform'},
+      'negatives=uniform is for pairs, .* leave it at input',
+    ),
     ({'lengths': (7,)}, 'phases.seq_length=.7,. must be at least 8'),
   ],
 )

@@ -1,5 +1,6 @@
 """Which documents are used, how often, and in how many shards."""
 
+import dataclasses
 import shutil
 
 import numpy as np
@@ -7,7 +8,13 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.corpus import sources
-from bert_jax.data import dataset, prepare, stages, summary
+from bert_jax.data import (
+  dataset,
+  document_spill,
+  prepare,
+  stages,
+  summary,
+)
 from tests.data.preparation import (
   ONE,
   digest,
@@ -82,6 +89,19 @@ def test_a_shard_without_passes_is_empty_and_does_no_harm(tmp_path):
   assert not train[0]['records'] and train[1]['records']
   split = dataset.open_split(str(tmp_path / '0.02'), 'train', 32)
   assert len(split.reader) == made['lengths']['32']['rows']
+
+
+def test_shards_have_many_rows_that_documents_share(tmp_path):
+  recipe = make_recipe(
+    'a', lengths=(32, 1024), rows='full_sentences', shards=64
+  )
+  # 64 rows of 1024 tokens, of 4 bytes each, are 256 kB.
+  for size, count in ((64 << 18, 64), ((64 << 18) - 1, 32), (3 << 18, 2)):
+    segments = [document_spill.Segment(0, 'a', 0, size, 50 * 64)]
+    for rows, expected in (('full_sentences', count), ('pairs', 64)):
+      changed = dataclasses.replace(recipe, rows=rows)
+      made = stages._shards(changed, segments, (0.0,), 1, str(tmp_path))
+      assert sum(x.split == 'train' for x in made) == expected
 
 
 @pytest.mark.parametrize(

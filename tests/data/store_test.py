@@ -99,6 +99,43 @@ def test_packed_rows_of_32_bits_by_hand(tmp_path, more=70_000):
   }
 
 
+def test_rows_of_sentences_by_hand(tmp_path):
+  rows = [[([7, 8], False), ([9, 10, 11], False)], [([5], False)]]
+  shard = made.shard(tmp_path, 'shard0', rows, 11, 20, pack=2)
+  assert (tmp_path / 'shard0').read_bytes() == bytes.fromhex(
+    # Begin and tokens of each part.
+    '00000000 0200 02000000 0300 05000000 0100'
+    # Parts before each row, and before the end.
+    '00000000 02000000 03000000'
+  )
+  folder, shards = str(tmp_path), [shard]
+  reader = store.Reader(folder, shards, 11, 20, 1, 'full_sentences')
+  reader = pickle.loads(pickle.dumps(reader))
+  batch = read(reader, [0, 1])
+  assert {k: v.tolist() for k, v in batch.items()} == {
+    'input_ids': [
+      [2, 7, 8, 3, 2, 9, 10, 11, 3, 0, 0],
+      [2, 5, 3, 0, 0, 0, 0, 0, 0, 0, 0],
+    ],
+    'input_mask': [[1] * 9 + [0] * 2, [1] * 3 + [0] * 8],
+    'segment_ids': [[0] * 11] * 2,
+    'sequence_ids': [
+      [1, 1, 1, 1, 2, 2, 2, 2, 2, 0, 0],
+      [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0],
+    ],
+    'position_ids': [
+      [0, 1, 2, 3, 0, 1, 2, 3, 4, 0, 0],
+      [0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0],
+    ],
+  }
+  # A row that has one document needs no numbers.
+  single = made.shard(tmp_path, 'shard1', rows[1:], 11, 20)
+  reader = store.Reader(folder, [single], 11, 20, 1, 'doc_sentences')
+  batch = read(reader, [0])
+  assert sorted(batch) == ['input_ids', 'input_mask', 'segment_ids']
+  assert batch['input_ids'].tolist() == [[2, 5, 3] + [0] * 8]
+
+
 def test_shards_are_numbered_through(tmp_path):
   made_here = write(tmp_path, [ROWS, [], ROWS[:1]], length=6)
   assert len(made_here) == 4

@@ -65,6 +65,26 @@ def test_text_in_no_row_is_warned_of():
   ]
 
 
+def test_rows_of_sentences_are_counted_and_warned_of_without_pairs():
+  row = {'rows': 900, 'parts': 1234, 'padding_share': 0.021}
+  row |= {'unused_tokens': 20, 'unused_share': 0.02}
+  recipe = {'rows': 'full_sentences', 'layout': 'lines'}
+  said = warn(lengths={'128': row}, recipe=recipe, sentences=120)
+  assert said == [
+    'WARNING: documents have 1.2 sentences on average: if they are longer than a '
+    'line, put blank lines between documents, with data.layout=paragraphs; if they '
+    'are so short, each is alone in its part of a row',
+    'WARNING: 20 tokens (2.0%) are in no row of 128 tokens: weights may leave '
+    'documents out; more passes (data.passes) use more',
+  ]
+  more = {'recipe': recipe, 'lengths': {'128': row}, 'tokens': 1000}
+  more |= {'accents': 'kept', 'documents': {'train': 4, 'heldout': 1}}
+  assert summary.describe(_ORDINARY | more)[-1] == (
+    'length 128: 1,234 parts in 900 rows, 2.1% padding, 2.00% of the tokens in no '
+    'row'
+  )
+
+
 @pytest.mark.parametrize(
   'words, lowercase, said',
   [

@@ -61,12 +61,12 @@ def make_rows():
   )
 
 
-def read(rows, length, pack):
+def read(rows, length, pack, kind='pairs'):
   """Takes rows through a file, as training does."""
   with tempfile.TemporaryDirectory() as directory:
     folder = pathlib.Path(directory)
     shard = made.shard(folder, 'rows', rows, length, VOCAB, pack)
-    reader = store.Reader(directory, [shard], length, VOCAB, pack)
+    reader = store.Reader(directory, [shard], length, VOCAB, pack, kind)
     return reader.rows(np.arange(len(rows)), CLS, SEP)
 
 
@@ -147,3 +147,17 @@ def test_padding_pairs_move_nothing():
   loss, gradient = run(changed)
   assert loss == expected[0]
   jax.tree.map(np.testing.assert_array_equal, gradient, expected[1])
+
+
+def test_a_part_of_a_document_is_computed_as_if_it_were_alone():
+  rng = np.random.default_rng(2)
+  parts = [(rng.integers(5, VOCAB, n).tolist(), False) for n in (11, 6, 9, 20)]
+  mixed = read([parts[:3], parts[3:]], 32, 3, 'full_sentences')
+  alone = read([[part] for part in parts], 32, 1, 'doc_sentences')
+  module, params = make_params()
+  encode = functools.partial(module.apply, {'params': params}, method='encode')
+  packed, single = (np.asarray(encode(x, True)) for x in (mixed, alone))
+  found = packed[mixed['input_mask'] > 0]  # in the same order
+  expected = single[alone['input_mask'] > 0]
+  assert len(found) == 11 + 6 + 9 + 20 + 2 * 4
+  np.testing.assert_allclose(found, expected, atol=1e-5)

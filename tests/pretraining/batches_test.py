@@ -19,14 +19,26 @@ CASES = {
     'objective__nsp': False,
     'data__pack': 3,
   },
+  'full sentences': {
+    'data__rows': 'full_sentences',
+    'objective__nsp': False,
+  },
+  'doc sentences, ltr': {
+    'data__rows': 'doc_sentences',
+    'objective__kind': 'ltr',
+    'objective__nsp': False,
+  },
 }
 
 
 @pytest.mark.parametrize('changes', CASES.values(), ids=CASES)
-def test_rows_are_those_of_the_global_batch(directories, changes, monkeypatch):
+def test_rows_are_those_of_the_global_batch(
+  directories, sentences, changes, monkeypatch
+):
   """However many are read and masked at a time."""
   c = pretrain_test.make_config(**changes)
-  made = batches.Batches(c, directories[c.data.pack])
+  directory = sentences.get(c.data.rows, directories[c.data.pack])
+  made = batches.Batches(c, directory)
   phase = task.list_phases(c)[0]
   # Step 20 is in another epoch; the last held-out batch ends with absent rows.
   last = made.eval_batches(phase) - 1
@@ -69,6 +81,35 @@ def test_the_mask_rate_falls_in_training_and_held_out_rows_have_the_last(
     width = narrow.shape[-1]
     np.testing.assert_array_equal(wide[..., :width], narrow)
     assert not wide[..., width:].any()
+
+
+@pytest.mark.parametrize('unit', ['token', 'span'])
+@pytest.mark.parametrize('rate', [0.15, 0.3])
+def test_a_row_of_sentences_is_masked_as_a_whole(sentences, rate, unit):
+  c = pretrain_test.make_config(
+    data__rows='full_sentences',
+    objective__nsp=False,
+    objective__mask_rate=rate,
+    objective__mask_unit=unit,
+    phases__max_predictions=(32, 19),
+  )
+  made = batches.Batches(c, sentences['full_sentences'])
+  for phase in task.list_phases(c):
+    batch = made.train_batch(phase, phase.first)
+    tokens = batch['input_mask'].sum(1)
+    # Rounded once in a row, whatever its parts; 0.3 · 64 is 19.
+    wanted = np.minimum(np.rint(tokens * rate), phase.max_predictions)
+    predicted = batch['masked_lm_weights'].sum(1)
+    assert (predicted <= wanted).all()
+    assert (predicted == wanted).mean() > (0.9 if unit == 'token' else 0.2)
+    assert batch['masked_lm_ids'].shape[1] == phase.max_predictions
+    several = batch['sequence_ids'].max(1) > 1
+    assert several.any()
+    at = np.take_along_axis(
+      batch['sequence_ids'], batch['masked_lm_positions'], 1
+    )
+    masked_in = np.where(batch['masked_lm_weights'] > 0, at, 0)
+    assert (masked_in[several].max(1) > 1).any()
 
 
 def test_words_are_counted_without_special_tokens_in_packed_rows_too(

@@ -156,6 +156,14 @@ def test_the_examples_are_held_out_rows(tmp_path):
   assert examples == [('the [MASK] dog', 'cat')] * 3
 
 
+@pytest.mark.parametrize('rows', ['full_sentences', 'doc_sentences'])
+def test_the_examples_of_rows_of_sentences_begin_a_row(sentences, rows):
+  words = manifest_file.load_tokenizer(sentences[rows])
+  for text, hidden in finish.choose_examples(sentences[rows], 32, words, 3):
+    assert text.count('[MASK]') == 1 and len(text.split()) > 5
+    assert '[' not in hidden + text.replace('[MASK]', '')
+
+
 def test_a_card_says_how_long_the_rows_were(make_text):
   rows = [{'kind': 'run', 'step': 0}, make_row(1000)]
   text = make_text(rows)

@@ -113,13 +113,18 @@ def test_a_phase_of_the_same_length_continues_the_epoch(directory):
     {'objective__initial_mask_rate': 0.4, 'phases__max_predictions': (13, 26)},
     {'phases__mask_rates': (0.4, 0.1), 'phases__max_predictions': (13, 26)},
     {'phases__mask_rates': (0.4, 0.1), 'data__pack': 3},
+    {'data__rows': 'full_sentences', 'objective__nsp': False},
+    {'data__rows': 'doc_sentences', 'objective__nsp': False},
   ],
-  ids=['mlm', 'packed', 'ltr', 'falling', 'by phase', 'packed by phase'],
+  ids=[
+    *('mlm', 'packed', 'ltr', 'falling', 'by phase', 'packed by phase'),
+    *('full sentences', 'doc sentences'),
+  ],
 )
-def test_shapes_are_known_without_data(directories, changes):
+def test_shapes_are_known_without_data(directories, sentences, changes):
   c = make_config(**changes)
   made, objective = (
-    pretrain.make_task(c, directories[c.data.pack]),
+    pretrain.make_task(c, sentences.get(c.data.rows, directories[c.data.pack])),
     pretrain.make_objective(c),
   )
   phase = task.list_phases(c)[0]
@@ -200,6 +205,24 @@ def test_evaluation_sees_each_pair_once_and_pads_the_last_batch(
   for batch in batches if pack == 1 else ():
     absent = batch['next_sentence_weights'] == 0
     assert batch['masked_lm_weights'][absent].sum() == 0
+
+
+def test_rows_of_sentences_are_evaluated_and_described_without_pairs(sentences):
+  c = make_config(
+    data__rows='full_sentences', objective__nsp=False, eval__sequences=100_000
+  )
+  made = pretrain.make_task(c, sentences['full_sentences'])
+  phase = task.list_phases(c)[0]
+  batches = [made.eval_batch(phase, i) for i in range(made.eval_batches(phase))]
+  present = sum((x['masked_lm_weights'].sum(1) > 0).sum() for x in batches)
+  shards = manifest_file.read(sentences['full_sentences'])['shards']
+  held = [x for x in shards if x['split'] == 'heldout']
+  assert present == sum(x['files']['32']['records'] for x in held)
+  batch = made.train_batch(phase, 0)
+  count = batch['sequence_ids'].max(1).mean()
+  line, _ = made.describe(batch)
+  assert line.endswith(f'% of tokens to predict, {count:.3g} documents per row')
+  assert f' {1 - batch["input_mask"].mean():.1%} padding' in line
 
 
 def test_the_plateau_ends_a_nat_below_the_unigram_entropy(directory):

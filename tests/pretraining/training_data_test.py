@@ -20,6 +20,10 @@ def open_data(c, tmp_path):
   [
     ({'data__vocab_size': 121}, 'vocab_size=120, the config'),
     ({'data__pack': 2}, 'pack=1, the config data.pack=2'),
+    (
+      {'data__rows': 'doc_sentences', 'objective__nsp': False},
+      'rows=pairs, the config data.rows=doc_sentences',
+    ),
     ({'data__lowercase': False}, 'lowercase=True, the config data.lowerc'),
     ({'phases__seq_length': (32, 48)}, 'of 32 and 64 tokens, none of 48'),
     (
