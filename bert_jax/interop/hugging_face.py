@@ -24,7 +24,7 @@ from bert_jax.model import bert_config, classifier
 from bert_jax.runtime import files
 from bert_jax.tokenization import wordpiece
 from bert_jax.tokenization.tokenizer import SPECIAL, Tokenizer, write_vocab
-from bert_jax.weight_files import local_files, safetensors_file, torch_file
+from bert_jax.weight_files import local_files
 
 FILES = (
   'README.md',
@@ -218,8 +218,8 @@ def _fast_tokenizer(tokenizer):
 
 # Weights are one file, or several with an index; the first that exists is read.
 _WEIGHTS = {
-  'model.safetensors': safetensors_file.read,
-  'pytorch_model.bin': torch_file.read,
+  'model.safetensors': local_files.read_safetensors,
+  'pytorch_model.bin': local_files.read_torch,
 }
 # Of transformers; older files do not say it.
 _NORM_EPSILON = 1e-12

@@ -1,4 +1,4 @@
-"""Finds the files of a model in its folder, and refuses links out of it."""
+"""Reads the files of a model's folder, and refuses links out of it."""
 
 import collections
 import os
@@ -6,7 +6,9 @@ import re
 import reprlib
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
+import safetensors
 
 from bert_jax import errors
 from bert_jax.runtime import files
@@ -18,6 +20,8 @@ SMALL = (
 )
 _MAX_SMALL = 8 << 20  # bytes; the multilingual tokenizer.json takes 2 MB
 _PLAIN = re.compile(r'[A-Za-z0-9][A-Za-z0-9._-]{0,199}')
+_OLD = b'\x80'  # begins files of torch before 1.6, which cannot be mapped
+_REASON = 'WeightsUnpickler error: '  # after how to trust a file all the same
 
 
 def find_small(directory: str, name: str) -> str | None:
@@ -95,3 +99,54 @@ def read_shards(
       )
     tensors |= held
   return tensors
+
+
+def read_safetensors(path: str) -> dict[str, np.ndarray]:
+  """Reads the tensors of a local file; bfloat16 is converted to float32.
+
+  The library checks the header: dtypes, shapes, and that the tensors fill the
+  rest of the file without gaps.
+  """
+  advice = 'copy or export it again.'
+  # Of any type, such as for a kind of numbers that numpy does not have.
+  with (
+    errors.explaining(f'cannot read {path}', advice, Exception),
+    safetensors.safe_open(path, framework='np') as file,
+  ):
+    return {name: _read_tensor(file, name) for name in file.offset_keys()}
+
+
+def _read_tensor(file, name) -> np.ndarray:
+  tensor = file.get_tensor(name)  # of bfloat16, since ml_dtypes is imported
+  half = tensor.dtype == ml_dtypes.bfloat16
+  return tensor.astype(np.float32) if half else tensor
+
+
+def read_torch(path: str) -> dict[str, np.ndarray]:
+  """Reads pytorch_model.bin, which torch.save wrote; bfloat16 becomes float32.
+
+  torch runs no code of the file. The arrays may share memory, for tied
+  parameters, and must not be changed.
+  """
+  advice = (
+    'pip install torch, or convert it to model.safetensors where torch is '
+    'installed.'
+  )
+  with errors.explaining(f'{path} is read by torch', advice, ImportError):
+    import torch
+  try:
+    with open(path, 'rb') as file:
+      mapped = file.read(1) != _OLD
+    held = torch.load(path, weights_only=True, map_location='cpu', mmap=mapped)
+    return {name: _to_numpy(x, torch) for name, x in held.items()}
+  except Exception as error:  # of any type: the file may be hostile
+    reason = str(error).rpartition(_REASON)[2] or type(error).__name__
+    raise errors.UserError(
+      f'cannot read {path}: {errors.first_line(ValueError(reason))}; copy it '
+      'again, or save model.state_dict() alone with torch.save.'
+    ) from error
+
+
+def _to_numpy(tensor, torch) -> np.ndarray:
+  half = tensor.dtype == torch.bfloat16
+  return (tensor.float() if half else tensor).detach().numpy()

@@ -1,13 +1,19 @@
-"""Which files of a model's folder are read, and which links are followed."""
+"""Which files of a folder are read, what they may hold, which links are followed."""
 
 import json
 import os
+import pickle
+import struct
+import sys
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
-from bert_jax.weight_files import local_files, safetensors_file
+from bert_jax.interop import hugging_face
+from bert_jax.weight_files import local_files
+from tests import models
+from tests.weight_files import fake_torch
 from tests.weight_files.hostile import refusal
 
 INDEX = 'model.safetensors.index.json'
@@ -103,7 +109,7 @@ def save(folder, file, *names):
 def read_by(folder, index):
   with open(os.path.join(folder, INDEX), 'w') as f:
     f.write(index if isinstance(index, str) else json.dumps(index))
-  return local_files.read_shards(folder, INDEX, safetensors_file.read)
+  return local_files.read_shards(folder, INDEX, local_files.read_safetensors)
 
 
 def read(folder, **weight_map):
@@ -158,3 +164,186 @@ def test_names_that_are_no_plain_names(shards, file):
 )
 def test_garbage_instead_of_an_index(shards, index):
   assert os.path.join(shards, INDEX) in refusal(read_by, shards, index)
+
+
+@pytest.fixture
+def path(tmp_path):
+  return str(tmp_path / 'x.safetensors')
+
+
+def make_entry(dtype='F32', shape=(2,), offsets=(0, 8)):
+  return {'dtype': dtype, 'shape': shape, 'data_offsets': offsets}
+
+
+def write_header(path, header, data=bytes(8), length=None):
+  """Writes a header, an object or bytes, and what follows."""
+  if not isinstance(header, bytes):
+    header = json.dumps(header).encode()
+  with open(path, 'wb') as f:
+    f.write(struct.pack('<Q', len(header) if length is None else length))
+    f.write(header + data)
+
+
+def test_what_the_library_writes(path):
+  tensors = {
+    kind: np.arange(6).reshape(2, 3).astype(kind)
+    for kind in 'f8 f4 f2 i8 i4 i2 i1 u1 bool'.split()
+  }
+  tensors |= {
+    'scalar': np.array(1.5, np.float16),
+    'empty': np.zeros((0, 3), np.float32),
+  }
+  safetensors.numpy.save_file(tensors, path, metadata={'format': 'pt'})
+  found = local_files.read_safetensors(path)
+  assert found.keys() == tensors.keys()
+  for name, value in tensors.items():
+    assert found[name].dtype == value.dtype
+    np.testing.assert_array_equal(found[name], value)
+
+
+def test_tensors_are_found_in_any_order_of_the_header(path):
+  header = {'b': make_entry(offsets=(8, 16)), 'a': make_entry('BF16', (4,))}
+  data = struct.pack('<4H2f', 0x3F80, 0, 0, 0xC000, 5, 6)
+  write_header(path, header, data)
+  found = local_files.read_safetensors(path)
+  assert {x.dtype for x in found.values()} == {np.dtype(np.float32)}
+  assert {name: x.tolist() for name, x in found.items()} == {
+    'a': [1, 0, 0, -2],
+    'b': [5, 6],
+  }
+
+
+A, B = make_entry(), make_entry(offsets=(8, 16))
+
+
+@pytest.mark.parametrize(
+  ('header', 'data'),
+  [
+    ({'a': A}, bytes(7)),
+    ({'a': A}, bytes(9)),
+    ({'a': A, 'b': A}, bytes(8)),
+    ({'b': B}, bytes(16)),
+    ({'a': make_entry(offsets=(8, 0))}, bytes(8)),
+    ({'a': make_entry(shape=(2**62, 4))}, bytes(8)),
+    ({'a': make_entry('F33')}, bytes(8)),
+    ({'a': make_entry('F8_E4M3', (8,))}, bytes(8)),
+    ([], b''),
+    (b'\xff' * 8, b''),
+    (b'[' * 100_000, b''),
+  ],
+)
+def test_headers_that_cannot_be(path, header, data):
+  write_header(path, header, data)
+  assert refusal(local_files.read_safetensors, path).startswith(
+    f'cannot read {path}:'
+  )
+
+
+SIX = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def test_torch_reads_a_file_without_its_code(tmp_path, monkeypatch):
+  fake_torch.install(monkeypatch)
+  path = str(tmp_path / 'x.bin')
+  fake_torch.save(path, {'a': SIX, 'b.c': SIX[0]})
+  found = local_files.read_torch(path)
+  assert {name: x.tolist() for name, x in found.items()} == {
+    'a': [[0, 1, 2], [3, 4, 5]],
+    'b.c': [0, 1, 2],
+  }
+  asked = {'weights_only': True, 'map_location': 'cpu', 'mmap': True}
+  assert fake_torch.calls == [(path, asked)]
+
+
+def test_bfloat16_becomes_float32(tmp_path, monkeypatch):
+  brain = fake_torch.Tensor(SIX, fake_torch.bfloat16)
+  fake_torch.install(monkeypatch, load=lambda path, **_: {'a': brain})
+  (tmp_path / 'x.bin').write_bytes(b'PK')
+  found = local_files.read_torch(str(tmp_path / 'x.bin'))
+  np.testing.assert_array_equal(found['a'], SIX)
+
+
+HOW_TO_TRUST = (
+  'Weights only load failed. This file can still be loaded.\n\t(1) Use '
+  'weights_only=False.\n\tWeightsUnpickler error: Unsupported global: os.system'
+  '\n\nCheck the documentation of torch.load'
+)
+
+
+@pytest.mark.parametrize(
+  ('error', 'shown'),
+  [
+    (
+      pickle.UnpicklingError(HOW_TO_TRUST),
+      ': Unsupported global: os.system; copy it again',
+    ),
+    (
+      RuntimeError('PytorchStreamReader failed: no central\ndirectory'),
+      ': PytorchStreamReader failed: no central; copy it again',
+    ),
+    (EOFError(), ': EOFError; copy it again, or save model.state_dict() alone'),
+  ],
+)
+def test_a_refusal_of_torch_is_one_line(tmp_path, monkeypatch, error, shown):
+  def load(path, **_):
+    raise error
+
+  fake_torch.install(monkeypatch, load=load)
+  path = tmp_path / 'x.bin'
+  path.write_bytes(b'PK')
+  message = refusal(local_files.read_torch, str(path))
+  assert f'cannot read {path}{shown}' in message
+
+
+@pytest.mark.parametrize('held', [[SIX], {'model': {'a': SIX}}])
+def test_what_is_no_state_dict_is_refused(tmp_path, monkeypatch, held):
+  fake_torch.install(monkeypatch, load=lambda path, **_: held)
+  (tmp_path / 'x.bin').write_bytes(b'PK')
+  message = refusal(local_files.read_torch, str(tmp_path / 'x.bin'))
+  assert 'or save model.state_dict() alone' in message
+
+
+def test_without_torch_one_line_says_what_to_do(tmp_path, monkeypatch):
+  monkeypatch.setitem(sys.modules, 'torch', None)  # as if it were absent
+  folder = models.export_to(tmp_path / 'model')
+  os.rename(f'{folder}/model.safetensors', f'{folder}/pytorch_model.bin')
+  message = refusal(hugging_face.read, folder)
+  assert f'{folder}/pytorch_model.bin is read by torch: ' in message
+  assert 'pip install torch, or convert it to model.safetensors' in message
+
+
+class Calls:
+  """Makes a file when it is unpickled."""
+
+  def __init__(self, path):
+    self.path = path
+
+  def __reduce__(self):
+    return open, (self.path, 'w')
+
+
+@pytest.mark.filterwarnings('default')  # torch's
+def test_files_of_torch_itself_are_read_or_refused(tmp_path):
+  torch = pytest.importorskip('torch')
+  tensor = torch.tensor(SIX)
+  tensors = {
+    'a': tensor,
+    'transposed': tensor.T,
+    'half': tensor.half(),
+    'brain': tensor.bfloat16(),
+    'parameter': torch.nn.Parameter(tensor),
+  }
+  path = str(tmp_path / 'x.bin')
+  for zipped in (True, False):
+    torch.save(tensors, path, _use_new_zipfile_serialization=zipped)
+    found = local_files.read_torch(path)
+    assert found['half'].dtype == np.float16
+    assert found['brain'].dtype == np.float32
+    for name, x in found.items():
+      expected = SIX.T if name == 'transposed' else SIX
+      np.testing.assert_array_equal(x, expected)
+    canary = tmp_path / 'canary'
+    harmful = {'a': Calls(str(canary))}
+    torch.save(harmful, path, _use_new_zipfile_serialization=zipped)
+    refusal(local_files.read_torch, path)
+    assert not canary.exists()
