@@ -106,6 +106,7 @@ def set_body(c: config_dict.ConfigDict, body: str):
   # A gate makes three matrices of two.
   c.model.mlp_size = 8 * max(1, round(c.model.mlp_size / 12))
   c.objective.update(unigram_bias=False, word_vectors=False)
+  c.data.rows = 'full_sentences'
 
 
 def set_steps(c: config_dict.ConfigDict, steps: int):

@@ -101,6 +101,7 @@ def test_another_body_costs_what_berts_does():
       config.model_config(load(path, budget + more))
       for more in ('', ',body=modern')
     )
+    assert load(path, f'{budget},body=modern').data.rows == 'full_sentences'
     assert theirs.modern and theirs.num_layers == ours.num_layers
     # Without NSP's pooler, whose cost is that of a token.
     found, expected = (x.flops_per_sequence(64, 10) for x in (theirs, ours))
