@@ -140,6 +140,8 @@ def check_model(c: config_dict.ConfigDict):
       f'objective.mask_mix={o.mask_mix} must be three shares that sum to 1': (
         len(o.mask_mix) != 3 or abs(sum(o.mask_mix) - 1) > 1e-6
       ),
+      'model.attention_init=neighbours is for model.body=classic; wide is for '
+      'both': m.attention_init == 'neighbours' and m.body == 'modern',
       f'model.pooling={m.pooling} is for model.body=modern': (
         m.pooling != 'cls' and m.body != 'modern' and not c.init_from
       ),

@@ -129,8 +129,9 @@ FIELDS: dict[str, Field] = {
   ),
   'model.attention_init': Field(
     'random',
-    'whether the first heads look at the tokens beside each (docs/plateau.md)',
-    Choice('neighbours', 'random'),
+    'random; wide: attention adds more from the start; neighbours: and the first '
+    'heads look at the tokens beside each (docs/plateau.md)',
+    Choice('neighbours', 'wide', 'random'),
   ),
   'model.dtype': Field('float32', 'type of activations', _DTYPE),
   'model.mask_value': Field(

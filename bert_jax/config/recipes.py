@@ -28,7 +28,6 @@ BODIES = {
   'modern': {
     'model.norm': 'pre',
     'model.activation': 'gelu',
-    'model.attention_init': 'random',
     'model.bilstm': 0,
     'objective.kind': 'mlm',
     'objective.nsp': False,
@@ -85,14 +84,13 @@ def set_size(c: config_dict.ConfigDict, size: str):
   layers, hidden, heads = read_size(size)
   sizes = {'num_layers': layers, 'hidden_size': hidden, 'num_heads': heads}
   c.model.update(sizes, mlp_size=4 * hidden)
-  if c.model.body == 'modern':
-    set_body(c, 'modern')
-    return
   # Only where it has been shown to help: docs/plateau.md.
   small = hidden <= 512
   c.model.attention_init = 'neighbours' if small else 'random'
   c.objective.unigram_bias = small
   c.objective.word_vectors = small
+  if c.model.body == 'modern':
+    set_body(c, 'modern')
 
 
 def set_body(c: config_dict.ConfigDict, body: str):
@@ -103,9 +101,10 @@ def set_body(c: config_dict.ConfigDict, body: str):
     )
   c.update_from_flattened_dict(BODIES[body])
   c.model.update(body=body, norm_epsilon=1e-5, attention_dropout=0.0)
+  if c.model.attention_init == 'neighbours':
+    c.model.attention_init = 'wide'
   # A gate makes three matrices of two.
   c.model.mlp_size = 8 * max(1, round(c.model.mlp_size / 12))
-  c.objective.update(unigram_bias=False, word_vectors=False)
   c.data.rows = 'full_sentences'
 
 

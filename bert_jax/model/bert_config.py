@@ -21,9 +21,10 @@ INITIALIZERS = {
 # Like Google's code, jax's truncated_normal does not rescale: truncated at two
 # standard deviations, 0.02 has a standard deviation of 0.0176.
 _DEVIATIONS = {'truncated_normal': 0.8796, 'normal': 1.0}
-# Initial weights of attention: random, like all other matrices; or such that
-# the first layer looks at neighbouring tokens, see `neighbour_heads`.
-ATTENTION_INITS = ('neighbours', 'random')
+# Initial weights of attention: random, like all other matrices; values and outputs
+# wider; and, too, a first layer that looks at neighbouring tokens. The last two are
+# in `initial_attention`.
+ATTENTION_INITS = ('neighbours', 'wide', 'random')
 NORMS = ('post', 'pre')
 BODIES = ('classic', 'modern')
 # What a block keeps for the backward pass: all; results of products with

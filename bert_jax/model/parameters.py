@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import param_names
-from bert_jax.model import heads, neighbour_heads
+from bert_jax.model import heads, initial_attention
 
 # So that the embeddings' rows are divisible by the devices of slices of up to
 # 256 chips, and by the tiles of a TPU's matrix unit (128 or 256 wide): 30522
@@ -74,8 +74,8 @@ def init(
   # Fused attention does not support such short rows.
   plain = dataclasses.replace(module.config, attention='xla')
   params = module.clone(config=plain).init(key, batch)['params']
-  if module.config.attention_init == 'neighbours':
-    params = neighbour_heads.initialise(params, module.config)
+  if module.config.attention_init != 'random':
+    params = initial_attention.initialise(params, module.config)
   if decoder_bias is not None:
     bias = params['mlm']['bias'].at[: len(decoder_bias)].set(decoder_bias)
     params['mlm']['bias'] = bias

@@ -155,7 +155,7 @@ def write_vocabulary(config: config_dict.ConfigDict, workdir: str):
 def start(
   config: config_dict.ConfigDict, directory: str, new: Any
 ) -> tuple[dict, dict]:
-  """Replaces new parameters by the source's; see `trainer.$1.Task.start`.
+  """Replaces new parameters by the source's; see `trainer.task.Task.start`.
 
   The facts name the source and the parameters that stay new, and say how well it
   predicts held-out text.

@@ -164,8 +164,8 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
   if config.init_from:
     start = functools.partial(init_from.start, config, directory)
   elif o.word_vectors:
-    known = config.data.vocab_size, config.model.initializer_std
-    start = functools.partial(word_vectors.start, data, *known)
+    bert = fields.model_config(config)
+    start = functools.partial(word_vectors.start, data, bert)
   return task.Task(
     objective=make_objective(config, word_shares),
     train_batch=data.train_batch,

@@ -14,6 +14,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from bert_jax.data import hashing
+from bert_jax.model import bert_config, initial_attention
 from bert_jax.pretraining import batches
 
 # Standard deviation of the embeddings, as a multiple of BERT's. In an hour they
@@ -28,15 +29,18 @@ _TAG = 7  # of hashes
 
 
 def start(
-  data: batches.Batches, vocab_size: int, std: float, new: Any
+  data: batches.Batches, bert: bert_config.BertConfig, new: Any
 ) -> tuple[dict, dict]:
-  """Replaces new word embeddings by vectors; see `trainer.$1.Task.start`."""
+  """Replaces new word embeddings by vectors; see `trainer.task.Task.start`."""
+  vocab_size = bert.vocab_size
   old = new['embeddings']['word']['embedding']  # [padded V, D]
   vectors = make(data.read_sample(), vocab_size, old.shape[1])
   if jax.process_count() > 1:  # hosts of other kinds round differently
     vectors = np.array(multihost_utils.broadcast_one_to_all(vectors))
-  vectors *= _SCALE * std
+  vectors *= _SCALE * bert.initializer_std
   known = vectors.any(1, keepdims=True)  # the others stay random
+  if bert.modern and bert.attention_init == 'wide':
+    vectors += _SCALE * initial_attention.make_common(bert)
   words = old.copy()
   words[:vocab_size] = np.where(known, vectors, old[:vocab_size])
   embeddings = {**new['embeddings'], 'word': {'embedding': words}}

@@ -1,13 +1,17 @@
-"""Initial weights with which the first layer attends to neighbouring tokens.
+"""Initial weights with which attention adds to the hidden states from the start.
 
 With BERT's initial weights, of standard deviation 0.02, attention is uniform
 and adds little to the residual stream, the less the narrower the model is. A
 small model spends most of a small budget predicting by word frequency alone,
-until it has found that the tokens beside a mask say most about it. These
-weights start there, within BERT's own parameters: the first dimensions of the
-position embeddings hold sines and cosines of the position, and in the first
-layer a head's queries are its keys, moved by as many positions as it looks
-away. Everything stays trainable. Measured in docs/plateau.md.
+until it has found that the tokens beside a mask say most about it. So values and
+outputs of attention are wider, and BERT's first layer starts by looking at
+neighbours, within its own parameters: the first dimensions of the position
+embeddings hold sines and cosines of the position, and a head's queries are its
+keys, moved by as many positions as it looks away. The modern body, with rotary
+positions, finds neighbours quickly by itself; but it has no biases, so its word
+embeddings get a direction in common, as a constant that every matrix can use. The
+softmax of the tied decoder cancels it. Everything stays trainable. Measured in
+docs/plateau.md and docs/modern.md.
 """
 
 import math
@@ -17,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import param_names
-from bert_jax.model import bert_config
+from bert_jax.model import bert_config, modern
 
 # How far the heads of the first layer look, in their order; others are random.
 _OFFSETS = (-1, 1, -2, 2, -3, 3, -4, 4)  # tokens
@@ -30,29 +34,42 @@ _FASTEST, _SLOWEST = 2.85, 0.29
 # multiple of the words' standard deviation.
 _WAVES = 1.14
 _SCALE = 1.6  # of queries and keys, for 32 pairs in heads of size 64
+_COMMON = 0.5  # root mean square of the direction, in standard deviations
 
 
 def initialise(params: dict, config: bert_config.BertConfig) -> dict:
-  """Returns initial parameters whose first layer attends to neighbours.
+  """Returns initial parameters as `config.attention_init` says, if not random.
 
-  In all layers, the values and the output of attention also get a standard
-  deviation of sqrt(2 / (5 D)), so that attention adds equally much at any
-  width.
+  In all layers, the values and the output of attention get a standard deviation
+  of sqrt(2 / (5 D)), so that attention adds equally much at any width.
   """
   wider = math.sqrt(2 / (5 * config.hidden_size)) / config.kernel_std
+  near = config.attention_init == 'neighbours'
 
   def change(name, x):
-    if name == 'embeddings/position/embedding':
+    if config.modern and name == 'embeddings/word/embedding':
+      return x.at[: config.vocab_size].add(make_common(config))
+    if near and name == 'embeddings/position/embedding':
       waves = _make_waves(config)
       return x.at[:, : waves.shape[1]].set(waves)
     if name.endswith('attention/out/kernel'):
-      return x * wider
+      return x * (wider / modern.scale_into(config))
     if name.endswith('attention/qkv/kernel'):
       x = x.at[:, 2].multiply(wider)  # [D, 3, H, K]
-      return _point(x, config) if '/layer_0/' in name else x
+      return _point(x, config) if near and '/layer_0/' in name else x
     return x
 
   return param_names.map_named(change, params)
+
+
+def make_common(config: bert_config.BertConfig) -> np.ndarray:
+  """Returns what word embeddings of the modern body have in common, [1, D].
+
+  Its mean is 0, since LayerNorm takes the mean away.
+  """
+  signs = np.where(np.arange(config.hidden_size) % 2, 1.0, -1.0)
+  common = _COMMON * config.kernel_std * signs
+  return common[None].astype(np.float32)
 
 
 def _get_frequencies(config):

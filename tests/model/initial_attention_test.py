@@ -1,7 +1,8 @@
-"""Tests of the initial weights that look at neighbouring tokens."""
+"""Tests of initial weights with which attention adds from the start."""
 
 import dataclasses
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 
 from bert_jax import param_names
 from bert_jax.model import bert_config, heads, parameters
+from tests.model import modern_test
 
 # Random tokens in rows of 64, as long as those of the smallest models.
 LENGTH = 64
@@ -18,8 +20,9 @@ TINY = bert_config.BertConfig(
 )
 
 
-def init(c):
-  made = functools.partial(parameters.init, heads.PretrainingModel(c))
+def init(c, with_nsp=True):
+  model = heads.PretrainingModel(c, with_nsp)
+  made = functools.partial(parameters.init, model)
   return jax.jit(made)(jax.random.key(0))
 
 
@@ -81,3 +84,29 @@ def test_all_else_is_as_it_was_and_attention_adds_as_much_at_any_width():
     # Queries and keys of the other layers are not touched.
     name = 'encoder/layer_1/attention/qkv/kernel'
     assert (ours[name][:, :2] == theirs[name][:, :2]).all()
+
+
+def test_wide_is_what_neighbours_are_without_looking_at_them():
+  near = jax.device_get(param_names.flatten(init(TINY)))
+  c = dataclasses.replace(TINY, attention_init='wide')
+  wide = jax.device_get(param_names.flatten(init(c)))
+  c = dataclasses.replace(TINY, attention_init='random')
+  random = jax.device_get(param_names.flatten(init(c)))
+  name = 'encoder/layer_0/attention/qkv/kernel'
+  assert (wide[name][:, 2] == near[name][:, 2]).all()
+  assert (wide[name][:, :2] == random[name][:, :2]).all()
+  name = 'embeddings/position/embedding'
+  assert (wide[name] == random[name]).all()
+
+
+def test_words_of_the_modern_body_have_a_direction_in_common():
+  c = dataclasses.replace(modern_test.CONFIG, attention_init='wide')
+  random = dataclasses.replace(c, attention_init='random')
+  ours, theirs = (
+    jax.device_get(param_names.flatten(init(x, False))) for x in (c, random)
+  )
+  word = 'embeddings/word/embedding'
+  common = ours[word] - theirs[word]
+  np.testing.assert_allclose(common, np.tile([-0.0088, 0.0088], (61, 8)), 1e-3)
+  out = 'encoder/layer_0/attention/out/kernel'
+  assert ours[out].std() == pytest.approx(math.sqrt(2 / (5 * 16)), rel=0.1)
