@@ -14,8 +14,10 @@ from bert_jax.finetuning.readers import (
   splits,
   squad,
 )
+from bert_jax.interop import vocabulary
 from bert_jax.model import classifier
-from bert_jax.tokenization import tokenizer
+from bert_jax.tokenization import fast_tokenizer, tokenizer
+from tests import bpe
 
 LENGTH = 128
 FILES = {
@@ -139,3 +141,26 @@ def test_squad(real, in_transformers, pattern):
     )
     print(f'transformers: {len(rows):,} windows, {differ} differ')
     assert not differ
+
+
+def test_a_tokenizer_of_the_library(real, in_transformers, tmp_path):
+  """AutoTokenizer gives the same ids of texts in 20 languages, and of pairs."""
+  paths = sorted(pathlib.Path(real('multilingual', 'udhr')).glob('*.txt'))
+  lines = [x for path in paths for x in path.read_text('utf-8').split('\n')]
+  lines = [*lines, 'the [MASK] of it', 'a  [SEP] b', ' <mail>', '']
+  text = bpe.make(2000, tuple(lines)).encode()
+  words = fast_tokenizer.parse(text, 'tokenizer.json')
+  made = vocabulary.make_files(words, LENGTH)
+  for name, content in (
+    made | {'config.json': '{"model_type": "bert"}'}
+  ).items():
+    (tmp_path / name).write_text(content)
+  job = {'folder': str(tmp_path), 'length': LENGTH, 'texts': lines}
+  for pairs in (None, lines[7:] + lines[:7]):
+    how = encode.How(words, LENGTH)
+    encoded = encode.encode_texts(how, lines, pairs)
+    ours = encoded.make_batch(np.arange(len(lines)), LENGTH, words.pad_id)
+    theirs = in_transformers('encode', job | {'pairs': pairs}, {})
+    print(f'{len(lines):,} rows, {encoded.truncated:,} of them truncated')
+    for name, x in theirs.items():
+      assert np.array_equal(ours[name], x), name

@@ -220,6 +220,8 @@ def read_export(job, arrays):
 
 
 def load_tokenizer(job):
+  if 'folder' in job:
+    return transformers.AutoTokenizer.from_pretrained(job['folder'])
   # Transformers 5 renamed the argument, and silently ignores the old name.
   five = int(transformers.__version__.partition('.')[0]) >= 5
   return transformers.BertTokenizerFast(

@@ -59,6 +59,17 @@ def split(document: Document, language: str) -> list[str]:
   return list(filter(None, sentences))
 
 
+def split_joined(document: Document, language: str) -> list[str]:
+  """Returns `split`, with what is between sentences at the begin of the next."""
+  text = (' ' if document.are_sentences else '\n').join(document.paragraphs)
+  parts, at = [], 0
+  for sentence in split(document, language):
+    end = text.index(sentence, at) + len(sentence)
+    parts.append(text[at:end])
+    at = end
+  return parts
+
+
 def _segment(text: str, language: str) -> list[str]:
   """Returns the sentences of a text, found in windows, in linear time."""
   is_paired = '"' not in text or _PAIRED.fullmatch(text)

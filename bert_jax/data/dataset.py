@@ -27,7 +27,7 @@ def fetch(directory: str, lengths: Collection[int]) -> str:
   if not storage.is_remote(directory):
     return directory
   manifest = manifest_file.read(directory)
-  vocab = manifest_file.vocab_path('')
+  vocab = os.path.basename(manifest_file.vocab_path(directory))
   files = {vocab: {'sha256': manifest['vocab_sha256']}}
   for shard in manifest['shards'] if lengths else ():
     files |= {file['name']: file for file in store.list_files(shard, lengths)}

@@ -13,8 +13,8 @@ from bert_jax import errors
 from bert_jax.corpus import layout_doubts, text_files
 from bert_jax.data import store
 from bert_jax.data.recipe import Recipe
-from bert_jax.runtime import files
-from bert_jax.tokenization import tokenizer
+from bert_jax.runtime import files, storage
+from bert_jax.tokenization import fast_tokenizer, tokenizer
 
 NAME = 'manifest.json'
 FORMAT = 2  # of the files for pre-training, see `store`
@@ -23,7 +23,9 @@ _CHECKSUM = 'checksum'
 
 def vocab_path(directory: str) -> str:
   """Returns the path of the vocabulary of prepared data."""
-  return os.path.join(directory, 'vocab.txt')
+  names = fast_tokenizer.FastTokenizer.file_name, tokenizer.Tokenizer.file_name
+  fast, usual = (os.path.join(directory, x) for x in names)
+  return fast if storage.exists(fast) else usual
 
 
 def read(directory: str, part: str = 'lengths') -> dict:
@@ -71,7 +73,7 @@ def load_tokenizer(directory: str) -> tokenizer.Tokenizer:
   """Returns the tokenizer that prepared data was made with."""
   recipe = read(directory, 'recipe')['recipe']
   how = recipe['lowercase'], recipe['strip_accents'], recipe.get('added', ())
-  return tokenizer.Tokenizer.load(vocab_path(directory), *how)
+  return fast_tokenizer.load(vocab_path(directory), *how)
 
 
 def get_constant_nsp(manifest: dict, length: int) -> float:
@@ -99,7 +101,7 @@ def sum_up(
     [s for s in summaries if s['split'] == x] for x in ('train', 'heldout')
   )
   share = tokens[tokens > 0] / tokens.sum()
-  unk_id = tokenizer.read_vocab(vocab_path).index('[UNK]')
+  unk_id = fast_tokenizer.load(vocab_path).unk_id
   dropped = dict(text.counts)
   doubts = {x: dropped.pop(x) for x in layout_doubts.NAMES if x in dropped}
   if duplicates := sum(s['duplicates'] for s in summaries):

@@ -59,8 +59,8 @@ def mask_tokens(
     that is already masked or a word that would exceed the count. All tokens of
     a span share one draw from `mix` (SpanBERT).
 
-  '##' pieces belong to the word before, unless [CLS] or [SEP] is between (in
-  Google's code, a text that begins within a word continues the text before).
+  Words do not go on over [CLS] or [SEP] (in Google's code, a text that begins
+  within a word continues the text before).
 
   Args:
     batch: as `store.Reader.rows` makes it.
@@ -68,7 +68,7 @@ def mask_tokens(
     mix: probabilities of [MASK], a random token, the same token; they sum to 1.
     size: P, from `count_predictions` of this rate or a higher one.
     special: ids that are never chosen.
-    continues: [V] bool, true for '##' pieces.
+    continues: [B, S] bool, whether tokens go on the word before, as '##' pieces.
 
   Returns:
     The batch with new `input_ids`, and with `masked_lm_positions`,
@@ -82,7 +82,7 @@ def mask_tokens(
   else:
     after = np.zeros(ids.shape, bool)  # whether the cell before is a candidate
     after[:, 1:] = pairs.candidate.reshape(ids.shape)[:, :-1]
-    start = pairs.candidate & ~(continues[ids] & after).ravel()  # of words
+    start = pairs.candidate & ~(continues & after).ravel()  # of words
     leader = _choose_runs(pairs, ids.shape, start, unit == 'span')
 
   cell = np.flatnonzero(leader >= 0)

@@ -15,6 +15,7 @@ With --runner=beam, Beam's own options come after two dashes:
 """
 
 import contextlib
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,7 @@ from bert_jax.corpus import sources, text_files
 from bert_jax.data import manifest_file, stages, summary
 from bert_jax.data.recipe import Recipe, make_recipe
 from bert_jax.runtime import cli, hub, lock, storage, workers
-from bert_jax.tokenization import tokenizer
+from bert_jax.tokenization.fast_tokenizer import load
 
 _SAME_NAMES = (
   'input weights size_power vocab layout language field min_chars strip_accents passes '
@@ -91,9 +92,10 @@ def _check_unchanged(recipe: Recipe, manifest: dict, directory: str):
   if asked['strip_accents'] is None:  # keep the earlier decision
     asked['strip_accents'] = made['strip_accents']
   if recipe.vocab and storage.exists(recipe.vocab):  # words count, not paths
-    words = tokenizer.read_vocab(recipe.vocab)
-    made_with = tokenizer.read_vocab(manifest_file.vocab_path(directory))
-    is_same = made_with[: len(words)] == words  # what follows are added words
+    words = load(recipe.vocab)
+    made_with = load(manifest_file.vocab_path(directory))
+    same = made_with.vocab[: words.size]  # what follows are added words
+    is_same = dataclasses.replace(made_with, vocab=same) == words
     asked['vocab'] = (
       made['vocab'] if is_same else f'{recipe.vocab}, other words'
     )
@@ -184,7 +186,7 @@ def main(argv: list[str]):
   c = declare_fields()
   arguments.update_by_flags(c, _FIELDS)
   c.data.vocab = storage.resolve(f.vocab)
-  c.data.vocab_size = len(tokenizer.read_vocab(f.vocab))
+  c.data.vocab_size = load(f.vocab).size
   c.data.lowercase = not f.cased
   runner = local_runner(f.workers)
   if f.runner == 'beam':

@@ -28,7 +28,7 @@ from bert_jax.data import (
 )
 from bert_jax.data.recipe import Recipe
 from bert_jax.runtime import files, storage
-from bert_jax.tokenization import tokenizer
+from bert_jax.tokenization import fast_tokenizer, tokenizer
 
 MIN_DOCUMENTS = 2  # a random second text needs another document
 
@@ -161,16 +161,15 @@ def _unique(shard: Shard) -> tuple[list[document_spill.Text], int]:
 
 @functools.lru_cache(1)
 def _load(modified: float, *how):
-  """Returns a process's tokenizer, and which of its pieces begin words."""
+  """Returns a process's tokenizer."""
   del modified  # only part of the cache key, in case the file changes
-  words = tokenizer.Tokenizer.load(*how)
-  return words, np.array([not x.startswith('##') for x in words.vocab])
+  return fast_tokenizer.load(*how)
 
 
 def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
   how = recipe.lowercase, recipe.strip_accents, recipe.added
   path = manifest_file.vocab_path(shard.output)
-  words, begins_word = _load(storage.get_time(path), path, *how)
+  words = _load(storage.get_time(path), path, *how)
   id_type = words.id_type
   is_train = shard.split == 'train'
   unique, duplicates = _unique(shard)
@@ -205,7 +204,7 @@ def _tokenize(shard: Shard, recipe: Recipe) -> _Tokens:
       # Of a long document, all parts together weigh as much as a short one.
       np.cumsum([0, *(_WEIGHT // text.parts for text in texts)]),
     ),
-    begins_word[packed],
+    ~words.continues(packed),
     np.array(
       [int.from_bytes(t.digest[:8], 'little') for t in texts], np.uint64
     ),
@@ -228,7 +227,8 @@ def _sentence_ids(texts, words: tokenizer.Tokenizer, recipe: Recipe):
   batch, size = [], 0  # the tokenizer is fastest with a megabyte or more
   for k, text in enumerate(texts, 1):
     language = recipe.get_language(text.source)
-    batch.append((text, document.split(text.document, language)))
+    split = document.split_joined if words.space else document.split
+    batch.append((text, split(text.document, language)))
     size += sum(map(len, text.document.paragraphs))
     if size > _BATCH_CHARS or k == len(texts):
       ids = iter(words.packed([x for _, split in batch for x in split]))

@@ -24,7 +24,7 @@ from bert_jax.data import (
 )
 from bert_jax.data.recipe import Recipe, added_path, weigh_by_size
 from bert_jax.runtime import files, progress, storage
-from bert_jax.tokenization import tokenizer
+from bert_jax.tokenization import fast_tokenizer, tokenizer, unknown
 
 _FEW_DOCUMENTS = 50  # shards that would hold fewer are merged
 _FEW_BYTES = 256  # the same, per token of a row that documents share: 64 rows
@@ -58,16 +58,23 @@ def make(recipe: Recipe, partial: str, runner: Runner):
   _check_enough(text)
   vocab_path = manifest_file.vocab_path(partial)
   if not storage.exists(vocab_path):
-    words = _read_vocab(recipe)
-    if recipe.add_words or not words:
+    given = _read_vocab(recipe)
+    if recipe.add_words or not given.vocab:
       counts = count_words(text, 'train', runner)
-      words = vocab_pieces.train(counts, recipe.vocab_size, words)
+      words = vocab_pieces.train(counts, recipe.vocab_size, given.vocab)
+      given = dataclasses.replace(given, vocab=tuple(words))
     if recipe.added:
       files.write_json(added_path(vocab_path), recipe.added)
-    tokenizer.write_vocab(words, vocab_path)
+    vocab_path = os.path.join(partial, given.file_name)
+    storage.write(vocab_path, given.to_bytes())
   held = next(shard for shard in text.shards if shard.split == 'heldout')
   words = files.load_json(shards.count_words(held, text.recipe))
-  fit = vocab_pieces.check(tokenizer.read_vocab(vocab_path), words)
+  made_with = fast_tokenizer.load(vocab_path)
+  if made_with.space:
+    ids = np.concatenate(made_with.ids([*words]))
+    unknowns, _ = unknown.examine(made_with, ids, [*words], vocab_path)
+  else:
+    unknowns = vocab_pieces.check(made_with.vocab, words).unknown_characters
   summaries = _run(
     runner, shards.make, text.shards, text.recipe, 'making examples'
   )
@@ -81,7 +88,7 @@ def make(recipe: Recipe, partial: str, runner: Runner):
   strip = text.recipe.strip_accents
   asked = dataclasses.replace(recipe, strip_accents=strip)
   manifest = manifest_file.sum_up(asked, text, summaries, tokens, vocab_path)
-  manifest['unknown_characters'] = round(fit.unknown_characters, 8)
+  manifest['unknown_characters'] = round(unknowns, 8)
   card = os.path.join(partial, 'DATA_CARD.md')
   files.write_text(card, summary.make_card(manifest))
   manifest_file.write(partial, manifest)
@@ -105,7 +112,8 @@ def _run(runner, fn, todo, recipe, label) -> list:
 
 def read(recipe: Recipe, partial: str, runner: Runner) -> Text:
   """Distributes all documents over the shards; arguments are as in `make`."""
-  words = _read_vocab(recipe)
+  given = _read_vocab(recipe)
+  words = given.vocab
   for line in summary.warn_of_case(words, recipe.lowercase):
     print(line, flush=True)
   groups = sources.plan(recipe.inputs, recipe.layout, recipe.field)
@@ -114,7 +122,7 @@ def read(recipe: Recipe, partial: str, runner: Runner) -> Text:
   for part in ranges:
     sizes[part.source] += part.text_bytes
   work = os.path.join(partial, 'work')
-  _open_partial(work, recipe, words, ranges)
+  _open_partial(work, recipe, given.sha256, ranges)
   if not recipe.shards:
     recipe = dataclasses.replace(recipe, shards=_count_shards(sum(sizes)))
   recipe = weigh_by_size(recipe, sizes)
@@ -158,19 +166,27 @@ def read(recipe: Recipe, partial: str, runner: Runner) -> Text:
   strip, reason = accents.decide(*how, words, samples)
   recipe = dataclasses.replace(recipe, strip_accents=strip)
   decided = f'{"stripped" if strip else "kept"}: {reason}'
+  if given.space:
+    decided = f'left to {given.file_name}'
   parts = sum(segment.documents for segment in segments)
   return Text(recipe, decided, inputs, counts, parts, held, todo)
 
 
-def _read_vocab(recipe: Recipe) -> Sequence[str]:
-  """Returns the vocabulary that a recipe gives; () if it is to be trained."""
+def _read_vocab(recipe: Recipe) -> tokenizer.Tokenizer:
+  """Returns the vocabulary that a recipe gives; an empty one if it is to be trained."""
   if not recipe.vocab:
-    return ()
-  words = tokenizer.read_vocab(recipe.vocab)
-  if len(words) + recipe.add_words != recipe.vocab_size:
+    return tokenizer.Tokenizer(())
+  how = recipe.lowercase, recipe.strip_accents
+  words = fast_tokenizer.load(recipe.vocab, *how)
+  if words.space and recipe.add_words:
     raise errors.UserError(
-      f'{recipe.vocab} has {len(words)} entries, but vocab_size is '
-      f'{recipe.vocab_size}; set data.vocab_size={len(words)}.'
+      f'data.add_words={recipe.add_words} adds pieces of WordPiece, but '
+      f'{recipe.vocab} is a tokenizer of another kind; set it to 0.'
+    )
+  if words.size + recipe.add_words != recipe.vocab_size:
+    raise errors.UserError(
+      f'{recipe.vocab} has {words.size} entries, but vocab_size is '
+      f'{recipe.vocab_size}; set data.vocab_size={words.size}.'
     )
   return words
 
@@ -182,15 +198,15 @@ def _count_shards(size: int) -> int:
 
 
 def _open_partial(
-  work: str, recipe, words: Sequence[str], ranges: Sequence[sources.Range]
+  work: str, recipe, vocab_sha256: str, ranges: Sequence[sources.Range]
 ):
-  """Continues unfinished work on the same text and `words`, or starts anew."""
+  """Continues unfinished work on the same text and words, or starts anew."""
   path = os.path.join(work, 'started.json')
   sizes = {x.path: x.whole for x in ranges if sources.is_file(x.path)}
   begun = {
     'format': [manifest_file.FORMAT, _WORK],
     'recipe': recipe.to_dict(),
-    'vocab_sha256': tokenizer.hash_vocab(words),
+    'vocab_sha256': vocab_sha256,
     'files': {x: [size, storage.get_time(x)] for x, size in sizes.items()},
   }
   if storage.exists(path) and files.load_json(path) == begun:

@@ -49,13 +49,12 @@ def _count(data, split, rows) -> list[sparse.csr_array]:
   """Returns counts of features, [N, _SIZE], of texts, or of both of pairs."""
   (ids, ends, firsts, _), counts = split.encoded, []
   begins = ends - split.encoded.lengths
-  middles, vocab = begins + firsts, np.array(data.tokenizer.vocab, object)
+  middles, decode = begins + firsts, data.tokenizer.decode
   texts = (begins + 1, middles - 1), (middles, ends - 1)
   for first, last in texts[: 1 + (middles < ends).any()]:
     columns = []
     for i in rows:
-      pieces = ' '.join(vocab[ids[first[i] : last[i]]])
-      words = pieces.replace(' ##', '').split()
+      words = decode(ids[first[i] : last[i]]).split()
       pairs = (_hash(' '.join(x)) for x in itertools.pairwise(words))
       grams = (_hash(f' {x} ', 3, 4) for x in words)
       columns.append([*itertools.chain(*grams, *pairs)])

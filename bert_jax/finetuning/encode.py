@@ -84,6 +84,11 @@ def join(
 
 def extend(tokenizer: Tokenizer) -> Tokenizer:
   """Returns the tokenizer with `GPT_TOKENS` at the end of its vocabulary."""
+  if tokenizer.space:
+    raise errors.UserError(
+      'finetuning.form=gpt adds words to a WordPiece vocabulary, but the model has '
+      f'a {tokenizer.file_name} of another kind; leave it out.'
+    )
   if known := set(GPT_TOKENS) & set(tokenizer.vocab):
     raise errors.UserError(
       f'the vocabulary of init_from has {min(known)} already, which '

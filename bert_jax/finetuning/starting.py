@@ -6,6 +6,7 @@ its miniatures, of 128 to 512 (github.com/google-research/bert). The rule here
 was fitted by `c42b1acc:benchmarks/measure/finetuning_scores.py --rates`.
 """
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +21,8 @@ from bert_jax.finetuning import batches, encode
 from bert_jax.inference import fine_tuned, padding, source, transfer
 from bert_jax.model import classifier
 from bert_jax.parallel import distributed
-from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab
+from bert_jax.tokenization import fast_tokenizer
+from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.trainer import task
 from bert_jax.workdir import claim
 
@@ -133,10 +135,11 @@ def read_tokenizer(
   if models:
     tokenizer = models[0].tokenizer
   elif c.data.vocab:
-    vocab, lowercase = read_vocab(c.data.vocab), c.data.lowercase
+    lowercase = c.data.lowercase
     asked = accents.read_choice(c.data.strip_accents, lowercase)
-    strip, _ = accents.decide(asked, lowercase, vocab)
-    tokenizer = Tokenizer(vocab, lowercase, strip)
+    tokenizer = fast_tokenizer.load(c.data.vocab, lowercase, asked)
+    strip, _ = accents.decide(asked, lowercase, tokenizer.vocab)
+    tokenizer = dataclasses.replace(tokenizer, strip_accents=strip)
   else:
     raise errors.UserError(
       'init_from is empty; name a trained model, or, for random weights, give '

@@ -191,7 +191,9 @@ def _tokenize(tokenizer, sentences, room):
   spans: list[list[tuple[int, int]]] = []
   for sentence in sentences:
     spans.append([])
-    for ids in tokenizer.ids(sentence.words):
+    going_on = [tokenizer.space + x for x in sentence.words]
+    words = going_on if pieces else [*sentence.words[:1], *going_on[1:]]
+    for ids in tokenizer.ids(words):
       begin = len(pieces)
       pieces += ids[:room] or [tokenizer.unk_id]
       if spans[-1] and len(pieces) - spans[-1][0][0] > room:

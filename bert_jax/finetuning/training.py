@@ -20,12 +20,11 @@ from bert_jax.data import manifest_file
 from bert_jax.finetuning import batches, encode, starting, supervised
 from bert_jax.finetuning.readers import examples, splits
 from bert_jax.inference import fine_tuned
-from bert_jax.interop import vocabulary
 from bert_jax.model import parameters
 from bert_jax.parallel import distributed
 from bert_jax.runtime import storage
 from bert_jax.tokenization import unknown
-from bert_jax.tokenization.tokenizer import Tokenizer, hash_vocab, write_vocab
+from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.trainer import task, tuning
 from bert_jax.workdir import claim, paths
 
@@ -111,8 +110,8 @@ def open_data(
     if distributed.is_first():
       about = {'version': bert_jax.__version__, 'recipe': _get_recipe(data)}
       storage.make_folder(folder)
-      path = os.path.join(folder, vocabulary.NAME)
-      write_vocab(data.tokenizer.vocab, path)
+      path = os.path.join(folder, data.tokenizer.file_name)
+      storage.write(path, data.tokenizer.to_bytes())
       manifest_file.write(folder, about | data.manifest)
   print('\n'.join(data.manifest['read']), flush=True)
   return data
@@ -206,7 +205,7 @@ def make_task(
     'labels': data.labels,
     'columns': list_columns(this, config),
     'max_length': f.max_length,
-    'vocab_sha256': hash_vocab(data.tokenizer.vocab),
+    'vocab_sha256': data.tokenizer.sha256,
   }
   return task.Task(
     objective=make_objective(this, config),

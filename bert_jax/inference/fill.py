@@ -51,7 +51,7 @@ def fill(
   shares /= shares.sum(-1, keepdims=True)
   best = np.argsort(-shares, -1, kind='stable')[:, :top]
   return [
-    [(tokenizer.vocab[i], float(mask[i])) for i in words]
+    [(tokenizer.decode([i]), float(mask[i])) for i in words]
     for words, mask in zip(best, shares, strict=True)
   ]
 

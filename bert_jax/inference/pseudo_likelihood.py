@@ -25,8 +25,8 @@ Words = list[tuple[int, int]]  # where words begin and end in them
 
 def split_words(ids: Ids, tokenizer: Tokenizer) -> Words:
   """Returns where the words of a sentence are."""
-  pieces = tokenizer.tokens(ids)
-  starts = [i for i, x in enumerate(pieces) if not (i and x.startswith('##'))]
+  goes_on = tokenizer.continues(np.array(ids, int))
+  starts = [i for i, x in enumerate(goes_on) if not (i and x)]
   return list(itertools.pairwise([*starts, len(ids)]))
 
 

@@ -1,5 +1,6 @@
 """Reads the model from a checkpoint of a run."""
 
+import itertools
 import os
 from typing import Any
 
@@ -12,7 +13,7 @@ from bert_jax.inference import fine_tuned, trained_length
 from bert_jax.interop import rename
 from bert_jax.model import classifier, heads, parameters
 from bert_jax.runtime import files, storage
-from bert_jax.tokenization.tokenizer import Tokenizer
+from bert_jax.tokenization import fast_tokenizer, tokenizer
 from bert_jax.weight_files import local_files
 from bert_jax.workdir import checkpoint_reader, paths
 
@@ -58,7 +59,7 @@ def read(workdir: str, step: int | None = None) -> rename.LoadedModel:
   return rename.LoadedModel(
     params,
     bert,
-    Tokenizer.load(vocab, *how),
+    fast_tokenizer.load(vocab, *how),
     origin=f'step {step:,}, fingerprint={facts["fingerprint"]}',
     step=step,
     head=head,
@@ -70,13 +71,14 @@ def read(workdir: str, step: int | None = None) -> rename.LoadedModel:
 
 def _find_vocab(workdir: str, outside: str, sha256: str) -> str:
   """Returns the path of the run's vocabulary, which is in its own folder."""
-  for folder in ('', 'data', 'export'):
-    path = find_own(os.path.join(workdir, folder), 'vocab.txt')
+  names = tokenizer.Tokenizer.file_name, fast_tokenizer.FastTokenizer.file_name
+  for folder, name in itertools.product(('', 'data', 'export'), names):
+    path = find_own(os.path.join(workdir, folder), name)
     if path and text_files.compute_sha256(path) == sha256:
       return path
   where = f', from {outside}: what is outside of a run is not read'
   raise errors.UserError(
-    f'{workdir} has no vocab.txt with which it was trained; put it there'
+    f'{workdir} has no {" or ".join(names)} with which it was trained; put it there'
     f'{where if outside else ""}.'
   )
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 import os
 import shutil
 from collections.abc import Collection
@@ -10,7 +9,6 @@ from typing import Any
 
 import safetensors
 import safetensors.numpy
-import tokenizers
 
 from bert_jax import errors
 from bert_jax.interop import (
@@ -22,8 +20,7 @@ from bert_jax.interop import (
 )
 from bert_jax.model import bert_config, classifier
 from bert_jax.runtime import files
-from bert_jax.tokenization import wordpiece
-from bert_jax.tokenization.tokenizer import SPECIAL, Tokenizer, write_vocab
+from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.weight_files import local_files
 
 FILES = (
@@ -41,7 +38,6 @@ HIDDEN_ACT = {
   'gelu_pytorch_tanh': 'gelu_tanh',
   'relu': 'relu',
 }
-_SPECIAL = {f'{x[1:-1].lower()}_token': x for x in SPECIAL}
 
 
 def find_problem(
@@ -104,36 +100,27 @@ def export(
     tensors = {name.removeprefix(prefix): x for name, x in tensors.items()}
   # A head has learnt from rows that were cut to its length.
   lengths = config.max_positions, trained_length, head and head.max_length
-  settings = _tokenizer_config(min(filter(None, lengths)), tokenizer)
-  if config.modern:  # its classes refuse segments
-    settings['model_input_names'].remove('token_type_ids')
+  length, segments = min(filter(None, lengths)), not config.modern
   texts = {
-    'config.json': _to_json(described),
-    vocabulary.SETTINGS: _to_json(settings),
-    'special_tokens_map.json': _to_json(_SPECIAL),
-    'tokenizer.json': _fast_tokenizer(tokenizer).to_str(pretty=True),
+    'config.json': vocabulary.to_json(described),
+    **vocabulary.make_files(tokenizer, length, segments),
     **({} if card is None else {'README.md': card}),
   }
-  fill = functools.partial(_fill, tensors, texts, tokenizer)
+  fill = functools.partial(_fill, tensors, texts)
   files.write_folder(directory, FILES, fill)
 
 
-def _fill(tensors, texts, tokenizer, new: str):
+def _fill(tensors, texts, new: str):
   """Writes every file of an export into a folder."""
   path = os.path.join(new, 'model.safetensors')
   try:
     safetensors.numpy.save_file(tensors, path, metadata={'format': 'pt'})
   except safetensors.SafetensorError as error:  # such as of a full disk
     raise OSError(errors.first_line(error)) from error
-  vocab = os.path.join(new, vocabulary.NAME)
-  write_vocab(tokenizer.vocab, vocab)
-  shutil.copymode(vocab, path)  # safetensors lets only its owner read it
   for name, text in texts.items():
     files.write_text(os.path.join(new, name), text)
-
-
-def _to_json(value) -> str:
-  return json.dumps(value, indent=2, ensure_ascii=False) + '\n'
+  # safetensors lets only its owner read it
+  shutil.copymode(os.path.join(new, 'config.json'), path)
 
 
 def describe_model(
@@ -164,56 +151,6 @@ def describe_model(
     'classifier_dropout': None,
     'torch_dtype': 'float32',
   }
-
-
-def _tokenizer_config(length, tokenizer):
-  return {
-    # Loads tokenizer.json unchanged. BertTokenizer of transformers 5 builds its
-    # own, in which words of 101 to 200 characters become [UNK].
-    'tokenizer_class': 'PreTrainedTokenizerFast',
-    'do_lower_case': tokenizer.lowercase,
-    'strip_accents': tokenizer.strip_accents,
-    'tokenize_chinese_chars': True,
-    'model_max_length': length,
-    'model_input_names': ['input_ids', 'token_type_ids', 'attention_mask'],
-    'clean_up_tokenization_spaces': False,
-    **_SPECIAL,
-  }
-
-
-def _fast_tokenizer(tokenizer):
-  """Returns the `tokenizers.Tokenizer` that tokenizer.json holds."""
-  pieces = {word: i for i, word in enumerate(tokenizer.vocab)}
-  # It numbers other added words from the number of pieces on, so that they have
-  # to be pieces, too, where some pieces are equal.
-  if len(pieces) == tokenizer.size:
-    others = {x.word for x in tokenizer.added if not x.is_piece}
-    pieces = {word: i for word, i in pieces.items() if word not in others}
-  fast = tokenizers.Tokenizer(
-    tokenizers.models.WordPiece(
-      pieces,
-      unk_token='[UNK]',
-      max_input_chars_per_word=wordpiece.MAX_CHARS_PER_WORD,
-    )
-  )
-  fast.normalizer = tokenizers.normalizers.BertNormalizer(
-    clean_text=True,
-    handle_chinese_chars=True,
-    strip_accents=tokenizer.strip_accents,
-    lowercase=tokenizer.lowercase,
-  )
-  fast.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-  fast.decoder = tokenizers.decoders.WordPiece(prefix='##')
-  fast.post_processor = tokenizers.processors.TemplateProcessing(
-    single='[CLS]:0 $A:0 [SEP]:0',
-    pair='[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1',
-    special_tokens=[('[CLS]', tokenizer.cls_id), ('[SEP]', tokenizer.sep_id)],
-  )
-  fast.add_special_tokens(list(SPECIAL))
-  if tokenizer.added:
-    added = tokenizer.finder.get_added_tokens_decoder()
-    fast.add_tokens([x for _, x in sorted(added.items())])
-  return fast
 
 
 # Weights are one file, or several with an index; the first that exists is read.

@@ -1,5 +1,6 @@
 """Reads and writes the tokenizer files of a model's folder."""
 
+import json
 import os
 from typing import Any
 
@@ -9,7 +10,8 @@ from bert_jax import errors
 from bert_jax.interop import config_file, foreign_tokenizer
 from bert_jax.model import bert_config
 from bert_jax.runtime import files, storage
-from bert_jax.tokenization import basic_tokenizer
+from bert_jax.tokenization import basic_tokenizer, fast_tokenizer, wordpiece
+from bert_jax.tokenization.fast_tokenizer import FastTokenizer
 from bert_jax.tokenization.tokenizer import (
   SPECIAL,
   AddedWord,
@@ -23,6 +25,8 @@ FAST = 'tokenizer.json'
 SETTINGS = 'tokenizer_config.json'
 WITHOUT_ROW = 'added without an embedding: '
 _TOKENS, _ADDED = 'special_tokens_map.json', 'added_tokens.json'
+_SPECIAL = {f'{x[1:-1].lower()}_token': x for x in SPECIAL}
+_OF_BERT = 'do_lower_case', 'strip_accents', 'tokenize_chinese_chars'
 _MOST = 1 << 24  # ids, of which some may have no piece
 _EXTRA = 'additional_special_tokens', 'extra_special_tokens'  # until, from 5
 _FLAGS = 'single_word', 'normalized', 'special'  # of an added word
@@ -44,6 +48,13 @@ def read(
     errors.UserError: also if the tokenizer is not exactly BERT's.
   """
   settings, fast = _read_settings(directory), _read_fast(directory)
+  odd = TypeError, KeyError, AttributeError, ValueError, OverflowError
+  kind, what = settings['tokenizer_class'], 'its added tokens cannot be read'
+  how = f'{directory}: {what}', 'save the tokenizer again.', odd
+  is_other = fast and type(fast.model).__name__ != 'WordPiece'
+  if is_other and kind in foreign_tokenizer.GENERIC:
+    with errors.explaining(*how):
+      return _read_other(directory, settings, fast, config), []
   foreign_tokenizer.check_declared(directory, settings, fast)
   path = os.path.join(directory, NAME)
   ids = {} if fast is None else fast.get_vocab()
@@ -55,22 +66,43 @@ def read(
     count = min(max(pieces, default=0) + 1, _MOST)
     vocab = [pieces.get(i, '') for i in range(count)]
     check_vocab(vocab, path)
-  how = _read_case(directory, settings, fast, vocab)
+  case = _read_case(directory, settings, fast, vocab)
   if fast is None:
-    kind = settings['tokenizer_class']
     foreign_tokenizer.check_pieces(directory, kind, vocab)
   else:
     _check_same(path, vocab, ids, fast.get_added_tokens_decoder())
-  odd = TypeError, KeyError, AttributeError, ValueError, OverflowError
-  what = f'{directory}: its added tokens cannot be read'
-  with errors.explaining(what, 'save the tokenizer again.', odd):
+  with errors.explaining(*how):
     added = _list_added(settings, fast, vocab)
   rows, left_out = _lay_out(directory, vocab, added, config)
   words = tuple(x for x in added if x.id < len(rows))
-  tokenizer = Tokenizer(tuple(rows), *how, words)
+  tokenizer = Tokenizer(tuple(rows), *case, words)
   if fast is not None:
     foreign_tokenizer.compare(directory, fast, tokenizer)
   return tokenizer, left_out
+
+
+def _read_other(directory, settings, fast, config) -> FastTokenizer:
+  """Returns a tokenizer that is not WordPiece; its settings may not change it."""
+  foreign_tokenizer.check_declared(directory, settings, None)
+  path, said = os.path.join(directory, FAST), settings.get('add_prefix_space')
+  there = getattr(fast.pre_tokenizer, 'add_prefix_space', bool(said))
+  changed = ['add_prefix_space'] * (bool(said) != there)
+  known = fast.get_added_tokens_decoder()
+  for i, x in (settings.get('added_tokens_decoder') or {}).items():
+    flags = {*x} & {'content', 'lstrip', 'rstrip', *_FLAGS}
+    if any(getattr(known.get(int(i)), k, None) != x[k] for k in flags):
+      changed.append(x['content'])
+  _list_added(settings, fast, ())
+  added = fast.get_added_tokens_decoder()
+  changed += [x.content for i, x in added.items() if i not in known]
+  if changed:
+    raise errors.UserError(
+      f'{path} and the {SETTINGS} beside it differ in {errors.listing(changed)}; '
+      'save the tokenizer again.'
+    )
+  tokenizer = fast_tokenizer.parse(storage.read(path), path)
+  check_size(tokenizer, config)
+  return tokenizer
 
 
 def _read_json(directory: str, name: str) -> dict[str, Any]:
@@ -215,3 +247,86 @@ def check_size(tokenizer: Tokenizer, config: bert_config.BertConfig):
       f'the vocabulary has {tokenizer.size} entries, the model only '
       f'{config.vocab_size}; use the vocabulary it was trained with.'
     )
+
+
+def make_files(
+  tokenizer: Tokenizer, length: int, segments: bool = True
+) -> dict[str, str]:
+  """Returns the files by which transformers gives the same ids, {name: content}.
+
+  Args:
+    length: tokens of a text that the model is for.
+    segments: whether the model reads them (`token_type_ids`).
+  """
+  inputs = ['input_ids', *['token_type_ids'] * segments, 'attention_mask']
+  settings: dict[str, Any] = {
+    # Loads tokenizer.json unchanged. BertTokenizer of transformers 5 builds its
+    # own, in which words of 101 to 200 characters become [UNK].
+    'tokenizer_class': 'PreTrainedTokenizerFast',
+    'do_lower_case': tokenizer.lowercase,
+    'strip_accents': tokenizer.strip_accents,
+    'tokenize_chinese_chars': True,
+    'model_max_length': length,
+    'model_input_names': inputs,
+    'clean_up_tokenization_spaces': False,
+    **_SPECIAL,
+  }
+  texts = {_TOKENS: to_json(_SPECIAL)}
+  if isinstance(tokenizer, FastTokenizer):
+    settings = {k: x for k, x in settings.items() if k not in _OF_BERT}
+    library = tokenizers.Tokenizer.from_str(tokenizer.text)
+    texts[FAST] = tokenizer.text
+    # transformers sets it to that of the settings.
+    prefix = getattr(library.pre_tokenizer, 'add_prefix_space', False)
+    settings['add_prefix_space'] = prefix
+    numbers = tokenizer.encode('a', 'b')['segment_ids']
+    if segments and library.encode('a', 'b').type_ids != numbers:
+      library.post_processor = _frame(tokenizer)
+      texts[FAST] = library.to_str(pretty=True)
+  else:
+    texts[FAST] = _make_fast(tokenizer).to_str(pretty=True)
+    texts[NAME] = tokenizer.to_bytes().decode()
+  return texts | {SETTINGS: to_json(settings)}
+
+
+def to_json(value) -> str:
+  return json.dumps(value, indent=2, ensure_ascii=False) + '\n'
+
+
+def _frame(tokenizer):
+  return tokenizers.processors.TemplateProcessing(
+    single='[CLS]:0 $A:0 [SEP]:0',
+    pair='[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1',
+    special_tokens=[('[CLS]', tokenizer.cls_id), ('[SEP]', tokenizer.sep_id)],
+  )
+
+
+def _make_fast(tokenizer):
+  """Returns the `tokenizers.Tokenizer` that tokenizer.json holds."""
+  pieces = {word: i for i, word in enumerate(tokenizer.vocab)}
+  # It numbers other added words from the number of pieces on, so that they have
+  # to be pieces, too, where some pieces are equal.
+  if len(pieces) == tokenizer.size:
+    others = {x.word for x in tokenizer.added if not x.is_piece}
+    pieces = {word: i for word, i in pieces.items() if word not in others}
+  fast = tokenizers.Tokenizer(
+    tokenizers.models.WordPiece(
+      pieces,
+      unk_token='[UNK]',
+      max_input_chars_per_word=wordpiece.MAX_CHARS_PER_WORD,
+    )
+  )
+  fast.normalizer = tokenizers.normalizers.BertNormalizer(
+    clean_text=True,
+    handle_chinese_chars=True,
+    strip_accents=tokenizer.strip_accents,
+    lowercase=tokenizer.lowercase,
+  )
+  fast.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+  fast.decoder = tokenizers.decoders.WordPiece(prefix='##')
+  fast.post_processor = _frame(tokenizer)
+  fast.add_special_tokens(list(SPECIAL))
+  if tokenizer.added:
+    added = tokenizer.finder.get_added_tokens_decoder()
+    fast.add_tokens([x for _, x in sorted(added.items())])
+  return fast

@@ -89,7 +89,6 @@ class Batches:
     self._pack, self._steps = config.data.pack, sum(config.phases.steps)
     self._words = words = manifest_file.load_tokenizer(directory)
     self._special = np.array([words.cls_id, words.sep_id])
-    self._continues = np.array([w.startswith('##') for w in words.vocab])
     self._splits = {
       (split, n): dataset.open_split(directory, split, n)
       for split in ('train', 'heldout')
@@ -234,5 +233,5 @@ class Batches:
       vocab_size=self._words.size,
       mask_id=self._words.mask_id,
       special=self._special,
-      continues=self._continues,
+      continues=self._words.continues(batch['input_ids']),
     )

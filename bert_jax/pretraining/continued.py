@@ -15,7 +15,7 @@ from bert_jax.config import declare_fields
 from bert_jax.data import manifest_file
 from bert_jax.parallel import distributed
 from bert_jax.runtime import files
-from bert_jax.tokenization.tokenizer import read_vocab
+from bert_jax.tokenization.fast_tokenizer import load
 from bert_jax.trainer import task
 from bert_jax.workdir import checkpoint_reader, claim, paths
 
@@ -95,7 +95,7 @@ def _take_words(c, theirs, directory):
     path = c.data.vocab or manifest_file.vocab_path(c.data.dir)
   else:
     c.data.vocab = own
-  if read_vocab(path) != read_vocab(own):
+  if load(path) != load(own):
     raise errors.UserError(
       f'{path} is not the vocabulary of {c.continue_from}, {own}; give that one, '
       'or neither data.vocab nor data.dir.'

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from ml_collections import config_dict
 
 from bert_jax.config import FIELDS, flatten, model_config
@@ -100,19 +101,25 @@ def choose_examples(
   examples = []
   for ids in rows['input_ids'].tolist():
     first = ids[1 : ids.index(words.sep_id)]
-    begin, start, end, last = _hide_word(words.tokens(first))
+    pieces = [words.decode([i]).strip() for i in first]
+    goes_on = words.continues(np.array(first))
+    begin, start, end, last = _hide_word(pieces, goes_on)
     shown = [*first[begin:start], words.mask_id, *first[end:last]]
-    examples.append((words.decode(shown), words.decode(first[start:end])))
+    texts = (words.decode(x) for x in (shown, first[start:end]))
+    texts = (x.replace('[MASK]', f'{words.space}[MASK]') for x in texts)
+    examples.append(tuple(' '.join(x.split()) for x in texts))
   return examples
 
 
-def _hide_word(tokens: Sequence[str]) -> tuple[int, int, int, int]:
+def _hide_word(
+  tokens: Sequence[str], goes_on: Sequence[bool]
+) -> tuple[int, int, int, int]:
   """Chooses the first whole words of a text, which may be cut, and one of them.
 
   It is the middle one of those that are a single piece of three letters or more,
   if there are any. Returns where the words begin, it begins, it ends, they end.
   """
-  starts = [i for i, token in enumerate(tokens) if not token.startswith('##')]
+  starts = [i for i, x in enumerate(goes_on) if not x]
   spans = list(itertools.pairwise([*starts, len(tokens)]))
   shown = [x for x in spans if x[1] <= starts[0] + _PIECES]
   shown = shown or [(0, min(len(tokens), _PIECES))]

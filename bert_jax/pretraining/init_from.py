@@ -20,7 +20,8 @@ from bert_jax.parallel import distributed
 from bert_jax.pretraining import adaptation, training_data
 from bert_jax.runtime import files
 from bert_jax.tokenization.basic_tokenizer import split_words
-from bert_jax.tokenization.tokenizer import Tokenizer, read_vocab, write_vocab
+from bert_jax.tokenization.fast_tokenizer import load
+from bert_jax.tokenization.tokenizer import Tokenizer
 from bert_jax.workdir import claim, paths
 
 # What a run that has begun takes from its saved config.
@@ -58,10 +59,10 @@ def take_model(
     words, added = _check_data(name, model.tokenizer, directory)
     keeps_added = added == model.tokenizer.added
   elif c.data.vocab:
-    words = _check_words(name, model.tokenizer.vocab, c.data.vocab)
+    words = _check_words(name, model.tokenizer, c.data.vocab)
   else:
-    c.data.vocab, keeps_added = paths.source_vocab(workdir), True
-    words = model.tokenizer.vocab
+    words, keeps_added = model.tokenizer.vocab, True
+    c.data.vocab = paths.source_vocab(workdir) + model.tokenizer.file_name
   c.data.vocab_size = len(words) + c.data.add_words
   if distributed.is_first():
     if taken := flatten(c).items() - flatten(config).items():
@@ -143,11 +144,12 @@ def _describe_words(
 
 def write_vocabulary(config: config_dict.ConfigDict, workdir: str):
   """Writes the source's vocabulary to the run, if it is to be used."""
-  path = paths.source_vocab(workdir)
-  if config.data.vocab != path or claim.is_final(workdir):
+  path = config.data.vocab
+  own = path.startswith(paths.source_vocab(workdir))
+  if not own or claim.is_final(workdir):
     return
   theirs = source.read(config.init_from).tokenizer
-  write_vocab(theirs.vocab, path)
+  files.write_text(path, theirs.to_bytes().decode())
   if theirs.added:
     files.write_json(recipe.added_path(path), theirs.added)
 
@@ -186,7 +188,7 @@ def _check_data(name: str, theirs: Tokenizer, directory: str) -> tuple:
     manifest_file.vocab_path(directory),
     manifest_file.load_tokenizer(directory),
   )
-  words = _check_words(name, theirs.vocab, path)
+  words = _check_words(name, theirs, path)
   for how in ('lowercase', 'strip_accents'):
     had, has = getattr(theirs, how), getattr(ours, how)
     if had != has:
@@ -198,10 +200,16 @@ def _check_data(name: str, theirs: Tokenizer, directory: str) -> tuple:
   return words, ours.added
 
 
-def _check_words(name: str, theirs: Sequence[str], path: str) -> Sequence[str]:
+def _check_words(name: str, theirs: Tokenizer, path: str) -> Sequence[str]:
   """Returns a vocabulary, which must begin with the source's."""
-  ours = read_vocab(path)
-  pairs = itertools.zip_longest(theirs, ours[: len(theirs)])
+  words = load(path)
+  if (words.space or theirs.space) and words != theirs:
+    raise errors.UserError(
+      f'init_from={name} has another tokenizer than {path}, and only WordPiece '
+      'can get more words; leave data.vocab out, to use its own.'
+    )
+  ours = words.vocab
+  pairs = itertools.zip_longest(theirs.vocab, ours[: theirs.size])
   for i, (had, has) in enumerate(pairs):
     if had != has and not (has and _UNUSED.fullmatch(had)):
       raise errors.UserError(

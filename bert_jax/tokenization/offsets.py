@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.tokenization import basic_tokenizer
+from bert_jax.tokenization.fast_tokenizer import FastTokenizer
 from bert_jax.tokenization.tokenizer import Tokenizer
 
 # Words end at white space, among others; the text between is independent.
@@ -38,6 +39,14 @@ def locate(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Located]:
   for text in texts:
     rows: list[tuple[int, int, int]] = []
     at = 0
+    if isinstance(tokenizer, FastTokenizer):
+      made, at = (
+        tokenizer.library.encode(text, add_special_tokens=False),
+        len(text),
+      )
+      for i, (begin, end) in zip(made.ids, made.offsets, strict=True):
+        spaces = end - begin - len(text[begin:end].lstrip())
+        rows.append((i, begin + spaces, end))
     for stop, after, word in [*tokenizer.find_added(text), (len(text), 0, -1)]:
       for match in _CHUNK.finditer(text, at, stop):
         chunk, first = match.group(), match.start()

@@ -64,6 +64,10 @@ class Tokenizer:
   strip_accents: bool | None = None
   added: tuple[AddedWord, ...] = ()
 
+  file_name = 'vocab.txt'
+  # What is before a word or a sentence that goes on a text, if it matters.
+  space = ''
+
   def __post_init__(self):
     if self.strip_accents is None:  # so that equal tokenizers compare equal
       object.__setattr__(self, 'strip_accents', self.lowercase)
@@ -93,6 +97,15 @@ class Tokenizer:
   @property
   def id_type(self) -> np.dtype:
     return choose_id_type(self.size)
+
+  def to_bytes(self) -> bytes:
+    """Returns the content of the file that keeps the vocabulary, `file_name`."""
+    return _join(self.vocab)
+
+  @property
+  def sha256(self) -> str:
+    """Returns the SHA-256 of that file, in hexadecimal."""
+    return hashlib.sha256(self.to_bytes()).hexdigest()
 
   def packed(self, texts: Sequence[str]) -> list[bytes]:
     """Returns the ids of each text, as bytes of `choose_id_type`.
@@ -179,6 +192,10 @@ class Tokenizer:
     """Returns the words of ids, with their pieces joined."""
     return ' '.join(self.tokens(ids)).replace(' ##', '')
 
+  def continues(self, ids: np.ndarray) -> np.ndarray:
+    """Returns whether tokens go on the word of the token before, bool [..., S]."""
+    return self._is_rest[ids]
+
   def _with_special(self, text: str) -> list[int]:
     ids = []
     for k, part in enumerate(_LITERAL_SPECIAL.split(text)):
@@ -189,6 +206,10 @@ class Tokenizer:
   def _index(self) -> dict[str, int]:
     # Like Google's code: strips lines, and the last of equal lines counts.
     return {piece.strip(): i for i, piece in enumerate(self.vocab)}
+
+  @functools.cached_property
+  def _is_rest(self) -> np.ndarray:
+    return np.array([piece.startswith('##') for piece in self.vocab])
 
   @functools.cached_property
   def _letters(self) -> wordpiece.Letters:
@@ -257,11 +278,6 @@ def write_vocab(words: Sequence[str], path: str):
   """Writes a vocabulary file atomically, one piece per line."""
   storage.make_folder(os.path.dirname(path))
   storage.write(path, _join(words))
-
-
-def hash_vocab(words: Sequence[str]) -> str:
-  """Returns the SHA-256 of the file that `write_vocab` makes, in hexadecimal."""
-  return hashlib.sha256(_join(words)).hexdigest()
 
 
 def _join(words: Sequence[str]) -> bytes:

@@ -166,10 +166,12 @@ def keep(workdir: str, directory: str):
 
   Inference reads nothing outside of a run. One that has begun keeps its files.
   """
-  for name in ('vocab.txt', 'manifest.json'):
-    path = os.path.join(workdir, name)
-    if not (storage.exists(path) and has_begun(workdir)):
-      storage.write(path, storage.read(os.path.join(directory, name)))
+  for name in ('vocab.txt', 'tokenizer.json', 'manifest.json'):
+    path, theirs = (os.path.join(x, name) for x in (workdir, directory))
+    if storage.exists(theirs) and not (
+      storage.exists(path) and has_begun(workdir)
+    ):
+      storage.write(path, storage.read(theirs))
 
 
 def _compare(workdir, config) -> dict:

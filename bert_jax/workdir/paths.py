@@ -27,5 +27,5 @@ status = _named('status.json')  # how the run is doing, one JSON object
 trace = _named('profile')  # the folder of profiler traces
 export = _named('export')  # the folder of the exported model
 results = _named('results.json')  # the scores at the end
-source_vocab = _named('source_vocab.txt')  # of the model of `init_from`
+source_vocab = _named('source_')  # of the model of `init_from`, and its name
 own_data = _named('data')  # the folder of data that a run prepares for itself

@@ -3,7 +3,7 @@ import time
 import pytest
 import sentencex
 
-from bert_jax.corpus.document import Document, fold, split
+from bert_jax.corpus.document import Document, fold, split, split_joined
 from bert_jax.tokenization import basic_tokenizer
 
 
@@ -92,3 +92,14 @@ def test_long_text_is_split_whole_in_linear_time(text):
   assert ''.join(''.join(found).split()) == ''.join(
     (text * (size // len(text))).split()
   )
+
+
+def test_joined_sentences_are_the_text():
+  paragraphs = ['He left. “She” did not.', '我來了。你走了。', 'End']
+  text = Document(paragraphs)
+  parts = split_joined(text, 'en')
+  assert parts[:2] == ['He left.', ' “She” did not.']
+  assert ''.join(parts) == '\n'.join(paragraphs)
+  assert [x.strip() for x in parts] == split(text, 'en')
+  lines = Document(['One.', 'Two.'], are_sentences=True)
+  assert split_joined(lines, 'en') == ['One.', ' Two.']

@@ -39,7 +39,7 @@ def masked(
     vocab_size=VOCAB,
     mask_id=MASK,
     special=np.array([CLS, SEP]),
-    continues=CONTINUES,
+    continues=CONTINUES[batch['input_ids']],
   )
 
 

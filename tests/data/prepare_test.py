@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import json
 import os
 import pathlib
 import random
@@ -21,7 +22,7 @@ from bert_jax.data import (
   vocab,
 )
 from bert_jax.runtime import files, storage
-from tests import commands
+from tests import bpe, commands
 from tests.data import made
 from tests.data.preparation import (
   BEAM,
@@ -350,3 +351,40 @@ def test_documents_are_in_another_order_in_each_pass(sentences):
   first = begins[: len(begins) // 2]
   assert 0.2 < (np.diff(first) > 0).mean() < 0.9  # a document's parts ascend
   assert np.mean(first == begins[-len(first) :]) < 0.1
+
+
+def test_a_tokenizer_of_the_library_gives_the_ids_of_whole_documents(
+  corpus, tmp_path
+):
+  words, path = bpe.load(), tmp_path / 'tokenizer.json'
+  path.write_bytes(words.to_bytes())
+  how = {'vocab': str(path), 'vocab_size': words.size, 'lowercase': False}
+  asked = make_recipe(corpus, **how, lengths=(64,))
+  folders = [str(tmp_path / x) for x in ('one', 'two')]
+  for folder, workers in zip(folders, (0, 2), strict=True):
+    prepare.prepare(asked, folder, prepare.local_runner(workers))
+  assert digest(folders[0]) == digest(folders[1])
+  there = manifest_file.vocab_path(folders[0])
+  assert pathlib.Path(there).read_bytes() == path.read_bytes()
+  assert manifest_file.load_tokenizer(folders[0]) == words
+  manifest = manifest_file.read(folders[0])
+  assert manifest['vocab_sha256'] == words.sha256
+  assert manifest['accents'] == 'left to tokenizer.json'
+  tokens = {}
+  for shard in manifest['shards']:
+    raw = pathlib.Path(folders[0], shard['tokens_file']['name']).read_bytes()
+    tokens[shard['split']] = tokens.get(shard['split'], '') + words.decode(
+      np.frombuffer(raw, '<u2')
+    )
+  texts = pathlib.Path(corpus).read_text().split('\n\n')
+  texts = [' '.join(x.split('\n')) for x in texts]
+  assert sum(x in tokens['train'] for x in texts) > len(texts) / 2
+  # Merges count, not only pieces.
+  model = json.loads(bpe.make())['model']
+  model['merges'] = model['merges'][::-1]
+  path.write_bytes(bpe.load(model=model).to_bytes())
+  with pytest.raises(errors.UserError, match='other words'):
+    prepare.prepare(asked, folders[0], ONE)
+  with pytest.raises(errors.UserError, match='data.add_words=9 adds pieces'):
+    more = dataclasses.replace(asked, add_words=9)
+    prepare.prepare(more, str(tmp_path / 'new'), ONE)

@@ -6,7 +6,7 @@ import pytest
 from bert_jax import errors
 from bert_jax.finetuning import encode, metrics, tags, training
 from bert_jax.finetuning.readers import conll
-from tests import models
+from tests import bpe, models
 from tests.finetuning import made
 
 
@@ -219,3 +219,12 @@ def test_an_entity_counts_if_its_words_and_its_kind_are_right():
     'precision': pytest.approx(1 / 3),
     'recall': pytest.approx(1 / 3),
   }
+
+
+def test_words_after_the_first_keep_the_space_that_the_library_sees():
+  words = bpe.load()
+  lines = ['the cat', 'sat on']
+  sentences = [conll.Sentence(1, 1, x.split(), None) for x in lines]
+  encoded, *_ = tags.make_windows(encode.How(words, 32), sentences)
+  row = encoded.ids[: encoded.ends[0]].tolist()
+  assert row == words.encode(' '.join(lines))['input_ids']

@@ -110,7 +110,9 @@ def test_a_link_for_a_config_and_another_vocabulary_are_refused(
 ):
   path = workdir / 'data' / 'vocab.txt'
   path.write_text(path.read_text('utf-8').replace('cat', 'cow'), 'utf-8')
-  with pytest.raises(errors.UserError, match='no vocab.txt with which it was'):
+  with pytest.raises(
+    errors.UserError, match='no vocab.txt or tokenizer.json with which it was'
+  ):
     trained_run.read(str(workdir))
   os.rename(workdir / 'config.json', tmp_path / 'c')
   (workdir / 'config.json').symlink_to(tmp_path / 'c')

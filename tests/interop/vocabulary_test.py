@@ -10,7 +10,7 @@ from bert_jax import errors
 from bert_jax.interop import hugging_face, vocabulary
 from bert_jax.model import bert_config
 from bert_jax.tokenization.tokenizer import AddedWord, Tokenizer
-from tests import models
+from tests import bpe, models
 
 VOCAB = (
   '[PAD] [UNK] [CLS] [SEP] [MASK] [unused1] the cat caf ##é ##s e ##a a b ##b '
@@ -217,3 +217,47 @@ def test_what_is_not_berts_is_refused_in_a_line(tmp_path, message, changes):
   with pytest.raises(errors.UserError, match=message) as error:
     read(tmp_path, 32, vocab, **files)
   assert str(tmp_path) in str(error.value) and '\n' not in str(error.value)
+
+
+def read_bpe(folder, text, **settings):
+  settings = {'tokenizer_class': 'PreTrainedTokenizerFast'} | settings
+  files = {CONFIG: settings, 'tokenizer__json': json.loads(text)}
+  return read(folder, 320, None, **files)[0]
+
+
+@pytest.mark.parametrize('segments', [False, True])
+def test_a_tokenizer_of_the_library_is_written_as_it_was_read(
+  tmp_path, segments
+):
+  words = bpe.load()
+  made = vocabulary.make_files(words, 64, segments)
+  assert 'vocab.txt' not in made
+  settings = json.loads(made['tokenizer_config.json'])
+  assert ('token_type_ids' in settings['model_input_names']) == segments
+  again = read_bpe(tmp_path, made['tokenizer.json'], **settings)
+  assert again.ids([bpe.TEXT]) == words.ids([bpe.TEXT])
+  # Where segments are read, those of second texts are BERT's.
+  assert (again == words) != segments
+  pair = again.library.encode('the', 'cat')
+  assert pair.ids == words.encode('the', 'cat')['input_ids']
+  assert pair.type_ids == [0, 0, 0, *[segments] * (len(pair.ids) - 3)]
+
+
+@pytest.mark.parametrize(
+  'said, settings',
+  [
+    ('differ in add_prefix_space', {'add_prefix_space': True}),
+    ("cls_token is '<s>'", {'cls_token': '<s>'}),
+    (
+      'differ in <mail>',
+      {'added_tokens_decoder': {300: {'content': '<mail>', 'lstrip': True}}},
+    ),
+    ('differ in <new>', {'additional_special_tokens': ['<new>']}),
+    ("model in tokenizer.json is 'BPE'", {'tokenizer_class': 'BertTokenizer'}),
+  ],
+)
+def test_settings_that_change_a_tokenizer_of_the_library_are_refused(
+  tmp_path, said, settings
+):
+  with pytest.raises(errors.UserError, match=said):
+    read_bpe(tmp_path, bpe.make(), **settings)

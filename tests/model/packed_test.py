@@ -51,7 +51,7 @@ def make_rows():
     vocab_size=VOCAB,
     mask_id=MASK,
     special=np.array([CLS, SEP]),
-    continues=np.zeros(VOCAB, bool),
+    continues=None,
   )
   size = masking.count_predictions(length, 0.15, 20, PACK)
   return (

@@ -110,7 +110,8 @@ def test_the_word_in_the_middle_of_whole_ones_is_hidden(
 ):
   monkeypatch.setattr(finish, '_PIECES', 5)
   tokens = text.split()
-  begin, start, end, last = finish._hide_word(tokens)
+  goes_on = [x.startswith('##') for x in tokens]
+  begin, start, end, last = finish._hide_word(tokens, goes_on)
   assert ' '.join(tokens[begin:last]) == shown
   assert ' '.join(tokens[start:end]) == (hidden or shown)
 
