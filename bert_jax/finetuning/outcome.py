@@ -254,8 +254,9 @@ the {this.unit}s, of one seed; what was tuned on dev, transformers does not appl
     ),
     'Recipe': cards.list_fields(fields),
   }
-  card = cards.make_card(f'BERT fine-tuned on {name}', sections)
-  return cards.make_metadata(this.pipeline) + card
+  bert = 'ModernBERT' if config.model.body == 'modern' else 'BERT'
+  card = cards.make_card(f'{bert} fine-tuned on {name}', sections)
+  return cards.make_metadata(this.pipeline, bert) + card
 
 
 def write_submission(

@@ -227,11 +227,12 @@ def describe_run(workdir: str, params: Any, step: int) -> str:
     'Held-out text': scores,
     'Recipe': cards.list_fields(dict(sorted(fields.items()))),
   }
-  name = f'{"Modern" * modern}BERT of {config.model.num_layers} layers'
-  card = cards.make_card(name, sections)
+  name = f'{"Modern" * modern}BERT'
+  title = f'{name} of {config.model.num_layers} layers'
+  card = cards.make_card(title, sections)
   language = summary.name_language(manifest, words)
   pipeline = 'text-generation' if causal else 'fill-mask'
-  return cards.make_metadata(pipeline, language) + card
+  return cards.make_metadata(pipeline, name, language) + card
 
 
 def _describe_source(facts: dict | None) -> dict[str, str]:

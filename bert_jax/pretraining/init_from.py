@@ -49,6 +49,10 @@ def take_model(
   training_data.check_directory(config.data.dir)
   model = source.read(name)
   transfer.check_segments(model, name)
+  if config.resize_positions and model.config.modern:
+    raise errors.UserError(
+      f'init_from={name} has no table of positions; leave resize_positions out.'
+    )
   c = _fill(config, model)
   longest, most = max(c.phases.seq_length), c.model.max_positions
   if not c.resize_positions:
@@ -101,6 +105,8 @@ def _fill(config, model: source.Source):
   c.optimizer.learning_rate = recipes.choose_rate(c)
   own = _list_own(c.resize_positions)
   c.model.update({name: config.model[name] for name in own})
+  if model.config.modern:  # it has as many positions as are asked for
+    c.model.max_positions = max(c.model.max_positions, *c.phases.seq_length)
   return c
 
 

@@ -29,13 +29,13 @@ def make_card(title: str, sections: Mapping[str, str]) -> str:
   return '\n\n'.join(parts) + '\n'
 
 
-def make_metadata(pipeline: str, language: str = '') -> str:
+def make_metadata(pipeline: str, name: str, language: str = '') -> str:
   """Returns Hugging Face's metadata, with which a model's card begins."""
   if ',' in language:
     language = f'[{", ".join(dict.fromkeys(language.split(",")))}]'
   lines = [_LICENCE, *([f'language: {language}'] if language else [])]
   lines += ['library_name: transformers', f'pipeline_tag: {pipeline}']
-  return '\n'.join(['---', *lines, 'tags:\n- bert\n---\n\n'])
+  return '\n'.join(['---', *lines, f'tags:\n- {name.lower()}\n---\n\n'])
 
 
 def show_loading(auto: str, command: str) -> str:

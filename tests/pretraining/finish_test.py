@@ -173,6 +173,7 @@ def test_a_card_says_how_long_the_rows_were(make_text):
   modern = {'model.body': 'modern', **recipes.BODIES['modern']}
   text = make_text(rows, **modern)
   assert '| longer texts | untried' in text and 'ModernBERT of 2' in text
+  assert '\ntags:\n- modernbert\n---' in text
   same = make_text(rows, **{'model.max_positions': 128})
   assert 'longer texts' not in same
   rows[0]['init_from'] = {

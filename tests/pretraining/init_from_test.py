@@ -262,7 +262,8 @@ def test_a_run_that_has_begun_keeps_what_was_filled_in(source, tmp_path):
 def export(c, path, words=WORDS, **changes) -> str:
   """Exports a model like a config's, but with changes; returns its path."""
   bert = dataclasses.replace(model_config(c), **changes)
-  params, words = models.make_params(bert), Tokenizer(tuple(words))
+  params = models.make_params(bert, not bert.modern)
+  words = Tokenizer(tuple(words))
   hugging_face.export(str(path), params, bert, words)
   return str(path)
 
@@ -344,6 +345,20 @@ def test_a_causal_model_makes_the_objective_causal(source, tmp_path):
   assert (found.objective.kind, found.objective.nsp) == ('ltr', False)
   c.init_from = export(c, tmp_path / 'more', type_vocab_size=3)
   with pytest.raises(errors.UserError, match='has 3 segment embeddings'):
+    take_model(c, tmp_path)
+
+
+def test_a_modern_source_has_as_many_positions_as_rows_need(source, tmp_path):
+  c = make_config(source, tmp_path / 'data', phases__seq_length=(16,))
+  modern = {'body': 'modern', 'norm': 'pre', 'activation': 'gelu'}
+  c.init_from = export(c, tmp_path / 'theirs', **modern)  # of 8 positions
+  found = take_model(c, tmp_path)
+  assert (found.model.body, found.model.max_positions) == ('modern', 16)
+  assert not found.objective.nsp
+  _, facts, _ = start(found)
+  assert facts['changes'] == []
+  c.resize_positions = True
+  with pytest.raises(errors.UserError, match='has no table of positions'):
     take_model(c, tmp_path)
 
 
