@@ -1,6 +1,6 @@
 """Compares training on 1 to 8 devices of 1 to 4 hosts; kills and stops hosts.
 
-  python benchmarks/proofs/hosts.py
+  python benchmarks/proofs/hosts.py [--body=modern]
 
 Processes on this machine stand for hosts, forced CPU devices for their chips: 1
 process x 1, 2, 4 and 8 devices, 2 x 4 and 4 x 2. The global batches on the
@@ -48,7 +48,8 @@ LAYOUTS = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 4), (4, 2))
 RESUMED = ((1, 1), (1, 8), (4, 2))
 FINE_TUNED = ((1, 1), (1, 4), (2, 2))
 STEPS, STOP_AFTER, TOLERANCE = 20, 6, 1e-6
-CONFIG = 'configs/tiny.py:smoke,log.every=1,dropout=0.1'
+BODY = ',body=modern' if '--body=modern' in sys.argv else ''
+CONFIG = f'configs/tiny.py:smoke,log.every=1,dropout=0.1{BODY}'
 END_SECONDS = 90
 HANG_SECONDS = 10  # without an update, instead of 600
 # After all of these the same command goes on.
@@ -171,7 +172,8 @@ def check_layouts(scratch):
     data = data or os.path.join(workdir, 'data')
     found = losses(workdir)
     whole = whole or found
-    texts = outputs(start(layout, __file__, f'--print_batches={data}'))
+    command = __file__, f'--print_batches={data}', *sys.argv[1:]
+    texts = outputs(start(layout, *command))
     digests = {text.split()[-1] for text in texts}
     batches = batches or digests
     near, difference = compare(whole, found)
@@ -234,7 +236,8 @@ def write_sentences(folder):
       lines.append(f'{" ".join(words)}\t{label}')
     pathlib.Path(folder, f'{split}.tsv').write_text('\n'.join([*lines, '']))
   return [
-    '--config=configs/classify.py:smoke,epochs=1,learning_rate=1e-3,log.every=1',
+    '--config=configs/classify.py:smoke,epochs=1,learning_rate=1e-3,log.every=1'
+    + BODY,
     *(f'--config.data.input={folder}', f'--config.data.vocab={vocab}'),
     *('--config.data.max_documents=0', '--config.eval.sequences=100'),
   ]
@@ -365,6 +368,7 @@ def main():
     parser.add_argument(f'--{name}', help='used by the script itself')
   for name in ('num_processes', 'process_id'):
     parser.add_argument(f'--{name}', type=int, help='used by the script itself')
+  parser.add_argument('--body', choices=['classic', 'modern'])
   parser.add_argument('--only', help='SIGKILL, SIGSTOP, raises, hangs: some')
   options = parser.parse_args()
   if options.print_batches:

@@ -4,6 +4,7 @@
   python benchmarks/proofs/kill.py --kills=10 --signal=TERM
   python benchmarks/proofs/kill.py --kills=10 --storage=gs
   python benchmarks/proofs/kill.py --kills=5 --platform=cuda
+  python benchmarks/proofs/kill.py --kills=10 --body=modern
 
 A small model with dropout, accumulation and two phases (128, then 512 tokens).
 Kills are aimed at saves, steps, starts, compilation and the change of phase,
@@ -206,6 +207,7 @@ def main():
   parser.add_argument('--signal', choices=['KILL', 'TERM'], default='KILL')
   parser.add_argument('--storage', choices=['disk', 'gs'], default='disk')
   parser.add_argument('--platform', choices=['cpu', 'cuda'], default='cpu')
+  parser.add_argument('--body', choices=['classic', 'modern'])
   parser.add_argument('--workdir', help='is kept; default: a temporary folder')
   options = parser.parse_args()
   os.environ['JAX_PLATFORMS'] = options.platform
@@ -213,6 +215,8 @@ def main():
     flags = os.environ.get('XLA_FLAGS', '')
     os.environ['XLA_FLAGS'] = f'{flags} --xla_gpu_deterministic_ops=true'
     ARGUMENTS.append('--config.model.dtype=bfloat16')
+  if options.body == 'modern':
+    ARGUMENTS[0] += ',body=modern'
   rng = random.Random(options.seed)
   signum = signal.Signals['SIG' + options.signal]
   begin = time.monotonic()
