@@ -263,7 +263,7 @@ def _define_flags():
   flags.DEFINE_integer('slices', 1, 'Number of slices.')
   flags.DEFINE_integer('phase', None, 'Phase to examine; by default all.')
   flags.DEFINE_bool(
-    'quick', False, 'Compile 2 and 4 layers and extrapolate to all.'
+    'quick', False, 'Compile a few layers and extrapolate to all.'
   )
   flags.DEFINE_float('price', None, 'US dollars per chip and hour.', 0.0)
   flags.DEFINE_string('json', None, 'File for all figures.')

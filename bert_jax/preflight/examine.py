@@ -19,8 +19,6 @@ from bert_jax.parallel import agreement, device_mesh
 from bert_jax.preflight import compile_step
 from bert_jax.trainer import programs, task
 
-_QUICK_LAYERS = 2, 4
-
 
 def examine(
   config: config_dict.ConfigDict,
@@ -31,20 +29,22 @@ def examine(
 ):
   """Compiles the programs of a run for a TPU slice or for GPUs.
 
-  If `quick`, only 2 and 4 layers, from which it extrapolates.
+  If `quick`, only 2 and 4 layers, from which it extrapolates; of the modern body,
+  whose layers differ, those from one that sees all to the next, and twice as many.
 
   Returns:
     (programs, facts, texts): for JSON, a list of each program's result, and a
     dict for each phase; and {phase: HLO text of its training step} (with
-    `quick`, of four layers) for those that compiled.
+    `quick`, of the most layers) for those that compiled.
   """
   devices = compile_step.describe_devices(topology)
   mesh = device_mesh.make_mesh(config.mesh.model, devices=devices)
   for phase in phases:
     device_mesh.check_batch(mesh, phase.batch_size, phase.accumulate)
   layers, make = [config.model.num_layers], tasks.get(config).make_objective
-  if quick and layers[0] > max(_QUICK_LAYERS):
-    layers = [*_QUICK_LAYERS]
+  few = _count_few(make(config).bert)
+  if quick and layers[0] > 2 * few:
+    layers = [few, 2 * few]
   runs = []
   for n in layers:
     say(f'compiling the programs of a run with {n} layers ...')
@@ -109,7 +109,8 @@ def _judge_step(objective, topology, mesh, phase, usable, steps, sums):
   """Returns what fits, by the compiled step with all layers, or two with few."""
   memory = steps[0].memory
   if len(steps) > 1:
-    memory = _extrapolate(*(x.memory for x in steps), objective.bert.num_layers)
+    known, bert = [x.memory for x in steps], objective.bert
+    memory = _extrapolate(*known, bert.num_layers, _count_few(bert))
   fits = memory.total <= usable
   if topology.is_tpu and len(steps) == 1:  # it was judged by the compiler
     fits = steps[0].text is not None
@@ -125,10 +126,15 @@ def _judge_step(objective, topology, mesh, phase, usable, steps, sums):
   }
 
 
-def _extrapolate(two, four, layers):
-  """Returns the memory of all layers, on a line through those of 2 and of 4."""
-  pairs = zip(dataclasses.astuple(two), dataclasses.astuple(four), strict=True)
-  line = (max(a + (b - a) * (layers - 2) / 2, 0) for a, b in pairs)
+def _count_few(bert) -> int:
+  """Returns the least layers that have all kinds of layers, in proportion."""
+  return bert.global_every if bert.modern else 2
+
+
+def _extrapolate(less, more, layers, few=2):
+  """Returns the memory of all layers, on a line through those of few and 2 few."""
+  pairs = zip(dataclasses.astuple(less), dataclasses.astuple(more), strict=True)
+  line = (max(a + (b - a) * (layers - few) / few, 0) for a, b in pairs)
   return compile_step.Memory(*line)
 
 

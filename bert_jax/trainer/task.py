@@ -39,9 +39,8 @@ def list_phases(config: config_dict.ConfigDict) -> list[Phase]:
   sizes = c.seq_length, c.batch_size, c.accumulate, c.max_predictions
   rates = c.mask_rates or itertools.repeat(config.objective.mask_rate)
   thetas = c.rope_thetas or itertools.repeat(config.model.rope_theta)
-  sizes += rates, thetas
-  each = zip(itertools.count(), firsts, c.steps, *sizes, strict=False)
-  return [Phase(*numbers) for numbers in each]
+  each = itertools.count(), firsts, c.steps, *sizes, rates, thetas
+  return [Phase(*numbers) for numbers in zip(*each, strict=False)]
 
 
 def use_longest(phase: Phase) -> tuple[int, ...]:

@@ -138,6 +138,12 @@ def test_memory_lies_on_a_line_over_the_layers():
   four = compile_step.Memory(3, 6, 5, 60, 0)
   found = examine._extrapolate(two, four, 12)
   assert found == compile_step.Memory(11, 22, 5, 0, 0)
+  # A layer that sees all and two that do not, and twice as many.
+  c = config.apply_arguments(config.pretraining('base'), 'body=modern')
+  few = examine._count_few(config.model_config(c))
+  assert few == 3
+  found = examine._extrapolate(two, four, 12, few)
+  assert found == compile_step.Memory(7, 14, 5, 0, 0)
 
 
 def test_the_time_of_a_step_is_that_of_its_config_and_slice():
