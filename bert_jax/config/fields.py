@@ -486,7 +486,7 @@ FIELDS: dict[str, Field] = {
   'compute.attention': Field(
     'auto',
     "how attention is computed (docs/speed.md); auto is the chip's best",
-    Choice('auto', 'xla', 'recompute', 'fused', 'flash'),
+    Choice('auto', 'xla', 'recompute', 'fused', 'splash', 'flash'),
     SAME_MEANING,
   ),
   'compute.heads': Field(

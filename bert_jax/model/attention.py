@@ -1,9 +1,9 @@
-"""Attention without its projections, in four equivalent implementations.
+"""Attention without its projections, in five equivalent implementations.
 
 `xla` runs anywhere and keeps arrays [B, H, S, S] for the backward pass;
 `recompute` runs anywhere and keeps none (`recomputed_attention`); `fused` uses
-our TPU kernels (`fused_attention`), `flash` our kernels for NVIDIA GPUs
-(`flash_attention`).
+our TPU kernels (`fused_attention`), `splash` jax's (`splash_attention`), `flash`
+our kernels for NVIDIA GPUs (`flash_attention`).
 """
 
 import dataclasses
@@ -22,6 +22,7 @@ from bert_jax.ops import (
   flash_attention,
   fused_attention,
   recomputed_attention,
+  splash_attention,
 )
 
 
@@ -92,11 +93,15 @@ def attend(
     'causal': config.causal,
     'sequence_ids': tokens.sequence_ids,
   }
+  if window is not None:
+    options['window'] = window
   ours = {'fused': fused_attention, 'flash': flash_attention}
   if kernels := ours.get(config.attention):
     return kernels.attend(qkv, bias, tokens.input_mask, key, **options)
   if bias is not None:
     qkv = elementwise.add_bias(qkv, bias, config.flat_rows)
+  if config.attention == 'splash':  # where `tuning.resolve` allows it
+    return splash_attention.attend(qkv, *tokens, window)
   if config.attention == 'recompute':
     call = recomputed_attention.Call(
       rate=config.attention_dropout,

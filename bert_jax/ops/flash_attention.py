@@ -26,7 +26,7 @@ BLOCK = 64  # queries, and keys, that are multiplied at a time
 # Queries per step of the loop for the gradients of keys and values. With 64,
 # registers suffice for two programs per multiprocessor instead of three.
 _FEW = 32
-_MOST = 2048  # tokens of the longest row that is supported
+_MOST = 8192  # tokens of the longest row that is supported
 _WORD = 32  # bits
 _HEAD_SIZES = 16, 32, 64, 128
 # Blocks that Triton loads in advance. For heads of 128, three would need 106 KiB of
@@ -44,6 +44,7 @@ class _Call:
   mask_value: float  # added to the scores of masked keys, at least -10,000
   causal: bool  # queries do not see later keys
   by_key: bool  # all queries see the same keys, those of id 0
+  window: int | None  # the largest distance at which a query sees a key
 
 
 def unsupported(
@@ -64,7 +65,7 @@ def unsupported(
 
 def attend(
   qkv: jax.Array,
-  bias: jax.Array,
+  bias: jax.Array | None,
   input_mask: jax.Array,
   key: jax.Array | None,
   *,
@@ -72,13 +73,15 @@ def attend(
   mask_value: float,
   causal: bool = False,
   sequence_ids: jax.Array | None = None,
+  window: int | None = None,
 ):
   """Computes dropout(softmax(q k / sqrt(K))) v, [B, S, H, K].
 
   Off GPUs, the same kernels run in Pallas' interpreter, slowly, for tests.
 
   The arguments are those of `fused_attention.attend`; with a key that is not
-  threefry's, `kept_bits` draws, and a mask_value below -10,000 is -10,000.
+  threefry's, `kept_bits` draws, and a mask_value below -10,000 is -10,000. No bias
+  is None; with a window, blocks that are further away are not read.
   """
   b, s, _, h, k = qkv.shape
   if problem := unsupported(s, k, h, b):
@@ -88,10 +91,11 @@ def attend(
   keep = 256 if key is None else dropout_rate.count_kept(rate)
   tokens = number_tokens(input_mask, sequence_ids)
   kept = None if keep == 256 else draw_kept(key, (b, h, s), keep)
-  by_key = sequence_ids is None and not causal
+  by_key = sequence_ids is None and not causal and window is None
   # Lower values would leave no digits to the sums of a query that sees no key.
   least = max(mask_value, -1e4)
-  return _attend(qkv, bias, tokens, kept, _Call(keep, least, causal, by_key))
+  call = _Call(keep, least, causal, by_key, window)
+  return _attend(qkv, bias, tokens, kept, call)
 
 
 def draw_kept(key: jax.Array, shape: tuple[int, int, int], keep: int):
@@ -122,7 +126,8 @@ def _attend(qkv, bias, tokens, kept, call: _Call):
 
 
 def _attend_forward(qkv, bias, tokens, kept, call):
-  qkv = add_bias(qkv, bias, True)
+  if bias is not None:
+    qkv = add_bias(qkv, bias, True)
   b, s, _, h, k = qkv.shape
   outputs = {'out': ((b, s, h, k), qkv.dtype), 'sums': ((b, h, s), F32)}
   arrays = {'tokens': tokens, 'qkv': qkv, 'kept': kept}
@@ -138,10 +143,11 @@ def _attend_backward(call, residuals, grad):
   inner = jnp.sum(grad.astype(F32) * mixed.astype(F32), -1)
   arrays = {'tokens': tokens, 'qkv': qkv, 'kept': kept, 'grad': grad}
   arrays |= {'sums': sums, 'inner': inner}
-  outputs = {
-    'd_qkv': (qkv.shape, qkv.dtype),
-    'd_bias': ((b, s // BLOCK, h, 3, k), F32),
-  }
+  outputs = {'d_qkv': (qkv.shape, qkv.dtype)}
+  if bias is None:
+    (d_qkv,) = _run(_backward, arrays, outputs, call, parts=2)
+    return d_qkv, None, None, None
+  outputs['d_bias'] = (b, s // BLOCK, h, 3, k), F32
   d_qkv, d_bias = _run(_backward, arrays, outputs, call, parts=2)
   d_bias = jnp.sum(d_bias, (0, 1)).swapaxes(0, 1).astype(bias.dtype)
   return d_qkv, d_bias, None, None
@@ -227,8 +233,8 @@ def _forward(call, refs):
   most = jnp.full(BLOCK, -jnp.inf, F32)
   nothing = jnp.zeros(out.shape, F32)
   carry = most, jnp.zeros(BLOCK, F32), nothing
-  blocks = tokens.shape[1] // BLOCK
-  most, total, mixed = jax.lax.fori_loop(0, blocks, add, carry)
+  near = _near(call, pl.program_id(0), BLOCK, tokens.shape[1])
+  most, total, mixed = jax.lax.fori_loop(*near, add, carry)
   total = call.keep / 256 * total  # kept weights are divided by keep
   out[...] = (mixed * (1 / total)[:, None]).astype(out.dtype)
   sums[own] = most + jnp.log2(total)
@@ -243,11 +249,11 @@ def _backward(call, refs):
   Args:
     refs: as `_forward`'s, but instead of `out`: grad, gradient of the output, [S,
       K]; inner, sum(gradient x output) of each query, float32 [S]; d_qkv,
-      gradient of qkv, [64, 3, K]; d_bias, its sums over tokens, float32 [3, K].
+      gradient of qkv, [64, 3, K]; maybe d_bias, float32 sums over tokens, [3, K].
   """
   tokens, qkv, grad = refs['tokens'], refs['qkv'], refs['grad']
   sums, inner, kept = refs['sums'], refs['inner'], refs.get('kept')
-  d_qkv, d_bias = refs['d_qkv'], refs['d_bias']
+  put = functools.partial(_put, refs['d_qkv'], refs.get('d_bias'))
   i, part = pl.program_id(0) // 2, pl.program_id(0) % 2
   own, dtype, scale = _block(i), qkv.dtype, _scale(qkv)
   length = tokens.shape[1]
@@ -272,9 +278,10 @@ def _backward(call, refs):
         dv + dot(dropped, grads, 1, 0),
       )
 
-    dk, dv = jax.lax.fori_loop(0, length // _FEW, add, (zero, zero))
-    d_bias[1] = _put(d_qkv, 1, dk * scale)
-    d_bias[2] = _put(d_qkv, 2, dv)
+    near = _near(call, i, _FEW, length)
+    dk, dv = jax.lax.fori_loop(*near, add, (zero, zero))
+    put(1, dk * scale)
+    put(2, dv)
 
   @pl.when(part == 1)
   def _():
@@ -289,18 +296,29 @@ def _backward(call, refs):
       d_scores = weights * (d_weights - shared)
       return dq + dot(d_scores.astype(dtype), qkv[keys, 1], 1, 0)
 
-    dq = jax.lax.fori_loop(0, length // BLOCK, add, zero)
-    d_bias[0] = _put(d_qkv, 0, dq * scale)
+    dq = jax.lax.fori_loop(*_near(call, i, BLOCK, length), add, zero)
+    put(0, dq * scale)
 
 
-def _put(d_qkv, n, found):
-  """Writes gradients of queries, keys or values; returns their sum, [K]."""
+def _near(call, i, size, length):
+  """Returns the first of the blocks of a size that block i can see, and the end."""
+  if call.window is None:
+    return 0, length // size
+  first = jnp.maximum(i * BLOCK - call.window, 0)
+  last = jnp.minimum((i + 1) * BLOCK + call.window, length) - 1
+  return jax.lax.div(first, size), jax.lax.div(last, size) + 1
+
+
+def _put(d_qkv, d_bias, n, found):
+  """Writes gradients of queries, keys or values, and their sum, [K]."""
   rounded = found.astype(d_qkv.dtype)
   d_qkv[:, n] = rounded
+  if d_bias is None:
+    return
   # A product with ones sums columns faster than threads that exchange numbers. A
   # product has 16 rows at the least, so the sum is there 16 times.
   ones = jnp.ones((16, BLOCK), rounded.dtype)
-  return jnp.sum(dot(ones, rounded, 1, 0), 0) * (1 / 16)
+  d_bias[n] = jnp.sum(dot(ones, rounded, 1, 0), 0) * (1 / 16)
 
 
 def _block(i):
@@ -329,9 +347,12 @@ def _mask(call, tokens, queries, keys):
     seen = seen == 0
   else:
     seen = tokens[1, queries][:, None] == seen
+  place = functools.partial(jax.lax.broadcasted_iota, jnp.int32, seen.shape)
   if call.causal:
-    place = functools.partial(jax.lax.broadcasted_iota, jnp.int32, seen.shape)
     seen &= place(1) + keys.start <= place(0) + queries.start
+  if call.window is not None:
+    ahead = place(1) + keys.start - place(0) - queries.start
+    seen &= jnp.abs(ahead) <= call.window
   return jnp.where(seen, 0.0, call.mask_value * _LOG2E)
 
 

@@ -14,7 +14,12 @@ from bert_jax import errors
 from bert_jax.hardware import chips
 from bert_jax.model import parameters
 from bert_jax.model.bert_config import BertConfig
-from bert_jax.ops import flash_attention, fused_attention, triton_calls
+from bert_jax.ops import (
+  flash_attention,
+  fused_attention,
+  splash_attention,
+  triton_calls,
+)
 from bert_jax.trainer.task import Compute, Objective, Phase
 
 _HOPPER = 'h100', 'h100-pcie', 'h100-nvl', 'h200', 'h200-nvl'
@@ -166,7 +171,7 @@ def _choose_attention(bert, device, model, length, rows) -> str:
   ten times as much. NVIDIA's own kernels (`jax.nn.dot_product_attention` by cuDNN)
   have no dropout for us, and are no faster on an H200.
   """
-  for way in ('fused', 'flash'):
+  for way in ('splash' if bert.modern else 'fused', 'flash'):
     if not _find_problem(way, bert, device, model, length, rows):
       return way
   return _choose_plain(bert, device, length)
@@ -179,11 +184,15 @@ def _choose_plain(bert, device, length) -> str:
   `recompute`, a block of LARGE at length 512 takes 0.76 to 1.02 of the time,
   since blocks stay in the cache. On GPUs from length 256 on, the weights take
   more memory than all else that a layer keeps. On TPUs it is slower: BASE on
-  v3:2x2 would take 390 ms at length 512 instead of 350.
+  v3:2x2 would take 390 ms at length 512 instead of 350. With two heads of 64, a
+  window of 64 and no dropout, a CPU takes 0.7 of the time at 256 and 0.3 at 512.
   """
-  if device.platform == 'cpu':
-    return 'recompute' if 4 * bert.num_heads * length**2 > _CPU_CACHE else 'xla'
-  return 'recompute' if device.platform == 'gpu' and length >= 256 else 'xla'
+  least = 1024 if device.platform == 'tpu' else 256
+  if device.platform == 'gpu' or bert.modern:
+    return 'recompute' if length >= least else 'xla'
+  scores = 4 * bert.num_heads * length**2
+  cpu = device.platform == 'cpu'
+  return 'recompute' if cpu and scores > _CPU_CACHE else 'xla'
 
 
 def _choose_heads(attention, device, model) -> str:
@@ -214,7 +223,7 @@ def _choose_last_layer(bert, device, model) -> str:
 
 def _find_problem(attention, bert, device, model, length, rows) -> str | None:
   """Says why kernels cannot compute attention; None if they can."""
-  platform = 'tpu' if attention == 'fused' else 'gpu'
+  platform = 'gpu' if attention == 'flash' else 'tpu'
   if device.platform != platform:
     return f'runs on {platform.upper()}s, not on {device.platform}'
   # Mosaic does not support bfloat16 products on these chips.
@@ -223,7 +232,16 @@ def _find_problem(attention, bert, device, model, length, rows) -> str | None:
   if model > 1:
     return f'cannot be split by mesh.model={model}'
   heads, size = bert.num_heads, bert.head_size
-  if attention == 'fused':
+  found: str | None
+  if attention != 'flash' and bert.modern == (attention == 'fused'):
+    found = f'model.body={bert.body}'
+  elif attention == 'splash' and bert.causal:
+    found = f'objective.kind={bert.kind}'
+  elif attention == 'splash' and bert.attention_dropout:
+    found = f'model.attention_dropout={bert.attention_dropout:g}'
+  elif attention == 'splash':
+    found = splash_attention.unsupported(length, size)
+  elif attention == 'fused':
     found = fused_attention.unsupported(length, heads, size, bert.dtype)
   elif missing := triton_calls.find_problem():
     return missing

@@ -34,7 +34,7 @@ def with_gradient(
     shape: (S, H, K).
     tokens: their number in each row.
     pairs: numbers of the pairs of packed rows, [B, S].
-    window: the largest distance at which a token is seen.
+    window: the largest distance at which a token is seen; then there is no bias.
     **options: of the model's config.
   """
   s, h, k = shape
@@ -53,11 +53,12 @@ def with_gradient(
 
   @jax.jit
   def both(qkv):
-    def attend(x, bias):
+    def attend(x, *bias):
+      bias = bias[0] if bias else None
       out = attention.attend(x, bias, features, key, config, window=window)
       return jnp.where(shown, out, 0)
 
-    out, pull = jax.vjp(attend, qkv, bias)
+    out, pull = jax.vjp(attend, qkv, *[bias] * (window is None))
     return out, *pull(numbers)
 
   return [np.asarray(x, np.float32) for x in both(qkv)]

@@ -44,6 +44,26 @@ def test_values_and_gradients_are_those_of_the_plain_path(length, options):
 
 
 @pytest.mark.parametrize(
+  'options',
+  [
+    {'window': 64, 'packed': True, 'key': KEY},
+    {'window': 1, 'causal': True, 'tokens': (256,)},
+  ],
+  ids=str,
+)
+def test_windows_are_those_of_the_plain_path(options):
+  check(length=256, **options)
+
+
+@pytest.mark.parametrize('size', [64, 32])
+def test_blocks_beyond_the_window_are_not_read(size):
+  """Of 8,192 tokens, those that see 63 to 128, or are seen by them."""
+  call = flash_attention._Call(256, -1e4, False, False, 1)
+  first, end = flash_attention._near(call, np.int32(1), size, 8192)
+  assert (int(first) * size, int(end) * size) == (64 - size, 128 + size)
+
+
+@pytest.mark.parametrize(
   'key', [KEY, row_keys.for_rows(KEY, 5, 1)], ids=['threefry', 'rows']
 )
 def test_threefry_drops_the_weights_that_the_plain_path_drops(key):
@@ -89,11 +109,11 @@ def test_lower_masks_are_those_of_10_000():
 
 
 def test_what_the_kernels_cannot_do_is_said():
-  with pytest.raises(errors.UserError, match='100: multiples of 64 up to 2,0'):
+  with pytest.raises(errors.UserError, match='100: multiples of 64 up to 8,1'):
     run('flash', length=100)
   assert 'size of 24: 16, 32' in flash_attention.unsupported(128, 24)
-  assert flash_attention.unsupported(2048, 128) is None
-  assert 'length of 2112' in flash_attention.unsupported(2112, 128)
+  assert flash_attention.unsupported(8192, 128) is None
+  assert 'length of 8256' in flash_attention.unsupported(8256, 128)
 
 
 def test_more_numbers_than_an_offset_can_count_are_refused():
@@ -119,14 +139,20 @@ def test_more_numbers_than_an_offset_can_count_are_refused():
   [
     (16, 'float32', 64),
     (32, 'bfloat16', 128),
-    (64, 'bfloat16', 2048),
+    (64, 'bfloat16', 8192),
     (128, 'float32', 2048),
   ],
 )
 def test_heads_of_each_size_lower_for_gpus(k, dtype, length):
+  window = 64 if length == 8192 else None
+
   def loss(qkv, bias, mask):
     out = flash_attention.attend(
-      *(qkv, bias, mask, KEY), rate=0.1, mask_value=-1e4, causal=True
+      *(qkv, None if window else bias, mask, KEY),
+      rate=0.1,
+      mask_value=-1e4,
+      causal=True,
+      window=window,
     )
     return out.astype('float32').sum()
 

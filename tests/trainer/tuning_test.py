@@ -39,6 +39,10 @@ def get_options(arguments, device):
     (TPU, '', 'fused', 'flat'),
     (TPU, 'mesh.model=2', 'xla', 'separate'),
     (TPU, 'attention=xla', 'xla', 'separate'),
+    (TPU, 'body=modern', 'splash', 'separate'),
+    (TPU, 'body=modern,attention_dropout=0.1', 'xla', 'separate'),
+    (TPU_V3, 'body=modern', 'xla', 'separate'),
+    (GPU, 'body=modern,dtype=bfloat16', 'flash', 'rows'),
     (TPU_V3, '', 'xla', 'separate'),
     (TPU_V3, 'compute.heads=flat', 'xla', 'flat'),
     (GPU, '', 'xla', 'rows'),
@@ -63,6 +67,14 @@ def test_how_each_chip_computes(device, arguments, attention, heads):
     (TPU, 'attention=fused,mesh.model=2', 'split by mesh.model=2'),
     (CPU, 'compute.heads=flat,mesh.model=2', 'split by mesh.model=2; use'),
     (TPU, 'attention=flash', 'flash runs on GPUs, not on tpu'),
+    (TPU, 'attention=fused,body=modern', 'fused cannot do model.body=modern'),
+    (TPU, 'attention=splash', 'splash cannot do model.body=classic; use'),
+    (
+      TPU,
+      'attention=splash,body=modern,attention_dropout=0.1',
+      'splash cannot do model.attention_dropout=0.1; use',
+    ),
+    (CPU, 'attention=splash,body=modern', 'splash runs on TPUs, not on cpu'),
     (GPU, 'attention=flash,mesh.model=2', 'split by mesh.model=2'),
     (GPU, 'attention=flash', 'flash cannot do model.dtype=float32'),
     (GPU, 'attention=flash,dtype=bfloat16,num_heads=32', 'a head size of 24'),
@@ -117,6 +129,18 @@ def test_the_length_of_a_phase_decides_on_its_kernels():
   assert found == ['xla', 'fused', 'fused']
   with pytest.raises(errors.UserError, match='fused cannot do a sequence leng'):
     resolve('attention=fused', TPU, 96)
+
+
+@pytest.mark.parametrize(
+  'device, lengths',
+  [(CPU, (256, 1024, 8192)), (GPU, (256, 1024, 8192)), (TPU_V3, (1024, 8192))],
+)
+def test_the_modern_body_recomputes_where_there_are_no_kernels(device, lengths):
+  assert lengths == tuple(
+    n
+    for n in (128, 256, 1024, 8192)
+    if resolve('body=modern', device, n).attention == 'recompute'
+  )
 
 
 def test_kernels_whose_offsets_would_overflow_are_not_chosen():
