@@ -52,8 +52,7 @@ _FROZEN = '^(beside|embeddings|encoder)/'  # with features
 # What two models have in common whose features are joined.
 _JOINED = (
   *('kind', 'num_layers', 'hidden_size', 'num_heads', 'mlp_size', 'activation'),
-  *('norm', 'norm_epsilon', 'type_vocab_size', 'body', 'window'),
-  *('global_every', 'rope_theta', 'local_rope_theta'),
+  *('norm', 'norm_epsilon', 'type_vocab_size'),
 )
 
 
@@ -169,8 +168,7 @@ def _fill_model(c):
     classifier.check_layers('finetuning.features', f.features, layers)
   wrong = c.model.pooling != 'cls' and 'pooling'
   if c.model.body == 'modern':
-    frozen = f.features != fine_tuned.NO_FEATURES
-    wrong = c.model.bilstm and not frozen and 'bilstm'
+    wrong = c.model.bilstm and 'bilstm'
   if wrong:
     raise errors.UserError(
       f'model.{wrong}={c.model[wrong]} is not for model.body={c.model.body}, '

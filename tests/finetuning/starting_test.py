@@ -86,6 +86,7 @@ def start(path, rows, **changes):
     ({'model.bilstm': 3}, 6, 'model.bilstm=0'),
     ({'finetuning.form': 'gpt', 'data.vocab_size': 14}, 8, 'form=bert'),
     ({'task': 'tagging'}, 8, 'classification'),
+    ({'model.pooling': 'mean'}, 8, 'model.pooling=cls'),
   ],
 )
 def test_a_head_is_taken_over_or_left_out_and_this_is_said(
@@ -285,6 +286,22 @@ def test_a_model_that_reads_one_way_goes_on_doing_so(tmp_path, reverse, kind):
   bert = model_config(c)
   assert bert.causal and bert.reverse == reverse
   config_check.check(c)
+
+
+@pytest.mark.parametrize(
+  'bert, changes, message',
+  [
+    (made.MODERN, {'model.bilstm': 4}, 'bilstm=4 is not for .*body=modern'),
+    (made.BERT, {'model.pooling': 'mean'}, 'mean is not for .*body=classic'),
+  ],
+)
+def test_what_the_head_of_a_body_has_no_place_for_is_refused(
+  tmp_path, monkeypatch, bert, changes, message
+):
+  monkeypatch.setattr(made, 'BERT', bert)
+  c = made.configure(tmp_path, **changes)
+  with pytest.raises(errors.UserError, match=message):
+    starting.take_model(c, str(tmp_path / 'run'))
 
 
 def test_gpts_form_adds_three_words_and_needs_a_left_to_right_model(tmp_path):

@@ -55,15 +55,18 @@ def test_the_config_names_the_model(task, changes, kind, expected):
 
 
 def test_flops_are_those_of_what_is_computed():
-  def count(**changes):
+  def count(bert=models.CONFIG, **changes):
     task = changes.pop('task', 'classification')
     c = made.make_config('m', '', **changes)
     c.task = task
-    module = fine_tuned.make_module(c, models.CONFIG)
+    module = fine_tuned.make_module(c, bert)
     return fine_tuned.count_flops(module, 5)
 
   bert = models.CONFIG.flops_per_sequence(5, 0)
   assert count() == count(task='tagging') == bert
+  modern = models.MODERN.flops_per_sequence(5, 0)
+  assert count(models.MODERN) == modern + 6 * 8 * 8  # the head, at [CLS]
+  assert count(models.MODERN, task='tagging') == modern + 5 * 6 * 8 * 8
   # Two layers, 2 directions of 4 gates: 6 (8 + 6) and 6 (12 + 6) weights.
   lstm = 6 * 5 * 8 * 6 * (14 + 18)
   assert count(**{'model.bilstm': 6}) == bert + lstm
