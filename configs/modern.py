@@ -47,7 +47,7 @@ def get_config(arguments: str = 'base'):
   c.model.update(dict(zip(names, shape, strict=True)))
   c.model.update(dtype='bfloat16', max_positions=8192)
   c.rng = 'rbg'  # the chip's own generator; see docs/speed.md
-  c.data.update(vocab_size=50_368, lowercase=False)
+  c.data.update(vocab_size=50_368, lowercase=False, rows='full_sentences')
   batches = [_ROWS * n for n in (1, 2, 3, 4, 5, 6)]
   grow = int(growing * 1e9 / 1024 / sum(batches[:-1]))
   steps = [grow] * 5 + [int((1700 - growing) * 1e9 / 1024 / batches[-1])]
