@@ -141,7 +141,11 @@ def check_model(c: config_dict.ConfigDict):
         len(o.mask_mix) != 3 or abs(sum(o.mask_mix) - 1) > 1e-6
       ),
       'model.attention_init=neighbours is for model.body=classic; wide is for '
-      'both': m.attention_init == 'neighbours' and m.body == 'modern',
+      'both': (  # with init_from, no layer starts as it says
+        m.attention_init == 'neighbours'
+        and m.body == 'modern'
+        and not c.init_from
+      ),
       f'model.pooling={m.pooling} is for model.body=modern': (
         m.pooling != 'cls' and m.body != 'modern' and not c.init_from
       ),

@@ -135,6 +135,7 @@ def test_values_that_work():
     LAST,
     MODERN
     | {'phases.rope_thetas': (1e4, 1e5), 'phases.mask_rates': (0.3, 0.1)},
+    MODERN | {'model.attention_init': 'neighbours', 'init_from': 'a run'},
     HELD | {'optimizer.decay_steps': 25},
     *({'model.dropout': x} for x in (0, 1 / 256, 255 / 256)),
   ):
