@@ -85,6 +85,22 @@ def test_the_pieces_that_save_most_are_kept_after_characters_by_count():
     assert vocab_pieces.choose(counted, characters, learnt, room) == kept[:room]
 
 
+def test_a_piece_is_worth_the_tokens_that_losing_it_costs():
+  counted = [('abab', 3), ('ab', 5), ('bbb', 2)]
+  characters = {'a': 8, 'b': 2, '##b': 15, '##a': 3}
+  tried = {*characters, 'ab', '##ab', '##ba', 'bbb'}
+  assert vocab_pieces._worth(counted, tried, characters) == {
+    'a': 800,  # each word that cannot be spelt costs 100
+    'b': 200,
+    '##b': 1500,
+    '##a': 300,
+    'ab': 8,  # in 3 + 5 words; a ##b in its place is one token more
+    '##ab': 3,
+    '##ba': 0,  # never the longest that fits
+    'bbb': 4,  # in 2 words; b ##b ##b in its place is two tokens more
+  }
+
+
 def test_measures_agree_with_the_tokenizer(tmp_path):
   given = [*tokenizer.SPECIAL, 'the', 'c', '##a', '##t', '##at', '.']
   text = 'The cat. The catat, cx.'

@@ -11,7 +11,7 @@ import optax
 import pytest
 
 from bert_jax.parallel import collectives as collectives_of_rings
-from bert_jax.parallel import device_mesh
+from bert_jax.parallel import device_mesh, partition
 from bert_jax.trainer import gradient, task
 from tests import training
 
@@ -85,6 +85,25 @@ def test_sums_beside_the_backward_pass_are_the_same(request):
   program = jit_gradient(update).lower(*arguments).compile()
   assert 'collective-permute(' in program.as_text()
   check_same(whole, program(*arguments)[1])
+
+
+@pytest.mark.parametrize('parts, early', [(1, True), (2, False)])
+def test_kernels_of_layers_are_summed_early_around_rings(request, parts, early):
+  c = training.small_config(phases__accumulate=(parts,))
+  made, mesh = training.make_objective(c), device_mesh.make_mesh()
+  params = jax.eval_shape(made.init, jax.random.key(0))
+  (phase,) = task.list_phases(c)
+
+  def names():
+    update = gradient.make_update(c.optimizer, made, phase, mesh)
+    specs = partition.stored_shardings(mesh, params)
+    return gradient._list_early(params, specs, update)
+
+  assert names() == set()  # by other collectives
+  request.getfixturevalue('rings')
+  layer = 'encoder/layer_0/'
+  assert (f'{layer}mlp_in/kernel' in names()) == early
+  assert all(name.startswith(layer) for name in names())
 
 
 def test_words_are_gathered_in_bfloat16_and_their_gradients_added_in_float32():
