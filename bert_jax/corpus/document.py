@@ -28,12 +28,15 @@ class Document(NamedTuple):
   are_sentences: bool = False  # whether each is known to be one sentence
 
 
-def fold(document: Document) -> Document:
+def fold(document: Document, whole: bool = False) -> Document:
   """Reduces a cleaned document to what the tokenizer sees, so copies are equal.
 
-  U+200B that ends a word becomes a space: the tokenizer would join the words.
+  U+200B that ends a word becomes a space: the tokenizer would join the words. If
+  `whole`, as for tokenizers that see all characters, only spaces are reduced.
   """
-  folded = filter(None, map(_fold, document.paragraphs))
+  spaced = (' '.join(x.split()) for x in document.paragraphs)
+  texts = spaced if whole else map(_fold, document.paragraphs)
+  folded = filter(None, texts)
   return document._replace(paragraphs=list(folded))
 
 

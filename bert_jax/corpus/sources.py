@@ -126,8 +126,9 @@ def read_documents(
   field: str,
   counts: collections.Counter,
   invalid: collections.Counter,
+  whole: bool = False,
 ) -> Iterator[Document]:
-  """Reads the documents of a range, one at a time.
+  """Reads the documents of a range, one at a time; `whole` is as in `fold`.
 
   Args:
     counts: numbers of what is cleaned, dropped or doubtful are added here.
@@ -142,7 +143,7 @@ def read_documents(
     documents = _read_file(part, layout, field, counts, invalid)
   if part.start == 0 and layout != 'files':
     documents = layout_doubts.watch(documents, counts)
-  for document in map(fold, documents):
+  for document in (fold(x, whole) for x in documents):
     if document.paragraphs:
       yield document
     else:

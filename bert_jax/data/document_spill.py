@@ -170,10 +170,10 @@ def _read_documents(
   job: Job, recipe, counts, invalid
 ) -> Iterator[tuple[int, Document]]:
   """Yields (input number, document) of what data is made of."""
-  n = 0
+  n, whole = 0, recipe.vocab.endswith('.json')
   for part in job.ranges:
     for document in sources.read_documents(
-      part, recipe.layout, recipe.field, counts, invalid
+      part, recipe.layout, recipe.field, counts, invalid, whole
     ):
       if sum(map(len, document.paragraphs)) < recipe.min_chars:
         counts['short_documents'] += 1

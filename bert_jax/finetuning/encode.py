@@ -85,9 +85,9 @@ def join(
 def extend(tokenizer: Tokenizer) -> Tokenizer:
   """Returns the tokenizer with `GPT_TOKENS` at the end of its vocabulary."""
   if tokenizer.space:
+    name = f'the model has a {tokenizer.file_name} of another kind'
     raise errors.UserError(
-      'finetuning.form=gpt adds words to a WordPiece vocabulary, but the model has '
-      f'a {tokenizer.file_name} of another kind; leave it out.'
+      f'finetuning.form=gpt adds words of WordPiece, but {name}; leave it out.'
     )
   if known := set(GPT_TOKENS) & set(tokenizer.vocab):
     raise errors.UserError(

@@ -50,8 +50,11 @@ def fill(
   shares = np.exp(logits - logits.max(-1, keepdims=True))
   shares /= shares.sum(-1, keepdims=True)
   best = np.argsort(-shares, -1, kind='stable')[:, :top]
+  names = {i: tokenizer.decode([i]) for i in best.ravel().tolist()}
+  blank = {i: tokenizer.vocab[i] for i, x in names.items() if not x.strip()}
+  names |= blank  # such as a line break, which would break the line
   return [
-    [(tokenizer.decode([i]), float(mask[i])) for i in words]
+    [(names[i], float(mask[i])) for i in words]
     for words, mask in zip(best, shares, strict=True)
   ]
 

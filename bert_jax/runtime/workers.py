@@ -84,9 +84,7 @@ def _start(parent: int):
   signal.signal(signal.SIGHUP, signal.SIG_IGN)
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
   end_with(parent)  # for which a pool's workers would wait forever
-  os.environ.setdefault(
-    'TOKENIZERS_PARALLELISM', 'false'
-  )  # one core is its own
+  os.environ.setdefault('TOKENIZERS_PARALLELISM', 'false')
 
 
 def end_with(parent: int):

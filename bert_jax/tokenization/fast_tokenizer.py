@@ -125,6 +125,8 @@ def _find_problem(library) -> str | None:
     return f'has the id {max(ids.values())}, more than 16 million'
   if not (library.pre_tokenizer and library.decoder):
     return 'lacks a pre_tokenizer or a decoder, which say where words begin'
+  if getattr(library.model, 'dropout', None):
+    return 'has a dropout, with which a text gets other ids each time'
   a, b = (library.encode(x, add_special_tokens=False).ids for x in 'ab')
   a, b = [ids['[CLS]'], *a, ids['[SEP]']], [*b, ids['[SEP]']]
   for given, wanted in (('a', a), ('ab', a + b)):

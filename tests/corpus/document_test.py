@@ -103,3 +103,10 @@ def test_joined_sentences_are_the_text():
   assert [x.strip() for x in parts] == split(text, 'en')
   lines = Document(['One.', 'Two.'], are_sentences=True)
   assert split_joined(lines, 'en') == ['One.', ' Two.']
+
+
+def test_a_whole_text_keeps_what_bert_drops():
+  text = 'می\u200cخواهم  \U0001f469\u200d\U0001f52c ไทย\u200bไทย'
+  assert fold(Document([text, ' ']), whole=True).paragraphs == [
+    text.replace('  ', ' ')
+  ]
