@@ -98,3 +98,76 @@ def test_cycles_between_start_and_end_are_beside_a_collective():
   assert found.collectives == found.ahead == {'all-gather': 1}
   assert found.bytes == {'all-gather': 160}
   assert (found.cycles, found.beside) == (321, 20)
+
+
+def test_a_collective_behind_several_fusions_is_counted_once():
+  mark = 'custom-call(%g), custom_call_target="AsyncCollective'
+  gather = '%g = f32[40] all-gather(%q), frontend_attributes={chain_id="7"}'
+  found = read(
+    '%a = f32[10]{0} parameter(0)',
+    f'%c = f32[40] fusion(%a), calls=%start, {cycles(5)}',
+    f'%m = f32[40] fusion(%c), calls=%next, {cycles(60)}',
+    f'%e = f32[40] fusion(%m), calls=%done, {cycles(700)}',
+    f'%z = f32[10] tanh(%a), {cycles(8000)}',
+    before=''.join(
+      f"""%{name.lower()} (q: f32[10]) -> f32[40] {{
+  %q = f32[10]{{0}} parameter(0)
+  {gather}
+  ROOT %r = f32[40] {mark}{name}"
+}}
+
+"""
+      for name in ('Start', 'Next', 'Done')
+    ),
+  )
+  assert found.collectives == found.ahead == {'all-gather': 1}
+  assert (found.cycles, found.beside) == (8765, 765)
+
+
+def test_what_another_core_of_the_chip_does_is_beside():
+  # TPU7x has SparseCores gather, scatter and send.
+  found = read(
+    '%a = f32[10]{0} parameter(0)',
+    '%b = ((f32[10], token[]), f32[40]) call-start(%a, %t), '
+    'async_execution_thread="sparsecore", to_apply=%called',
+    f'%y = f32[10] tanh(%a), {cycles(20)}',
+    '%c = f32[40]{0} call-done(%b)',
+    before="""%called (q: f32[10], t: token[]) -> f32[40] {
+  %t = token[] parameter(1)
+  %q = f32[10]{0} parameter(0)
+  %r = f32[10]{0} negate(%q), backend_config={"estimated_cycles":"99999999"}
+  ROOT %g = f32[40]{0} all-gather(%r), replica_groups={{0,1,2,3}}
+}, execution_thread="sparsecore"
+
+""",
+  )
+  assert found.collectives == found.ahead == {'all-gather': 1}
+  assert (found.cycles, found.beside) == (20, 20)
+
+
+def test_a_sum_of_which_a_part_is_kept_is_a_reduce_scatter():
+  found = read(
+    '%a = f32[40]{0} parameter(0)',
+    '%b = f32[10]{0} fusion(%a), kind=kCustom, calls=%all-reduce-scatter.1',
+    before="""%all-reduce-scatter.1 (q: f32[40]) -> f32[10] {
+  %q = f32[40] parameter(0)
+  %s = f32[40] all-reduce(%q), replica_groups={{0,1,2,3}}, to_apply=%sum
+  ROOT %d = f32[10] dynamic-slice(%s), dynamic_slice_sizes={10}
+}
+
+""",
+  )
+  assert found.collectives == {'reduce-scatter': 1}
+  assert found.bytes == {'reduce-scatter': 160}
+
+
+def test_kernels_are_counted_and_notes_to_the_compiler_are_not():
+  target = 'custom_call_target="tpu_custom_call"'
+  found = read(
+    '%a = bf16[16]{0} parameter(0)',
+    f'%k.1 = bf16[16]{{0}} custom-call(%a, %a), {target}',
+    f'%k.2 = bf16[16]{{0}} custom-call(%a, %a), {target}',
+    f'%k.3 = (bf16[8]{{0}}, f32[2]) custom-call(%a, %a), {target}',
+    '%c = s32[8] custom-call(), custom_call_target="Note"',
+  )
+  assert found.kernels == {'k bf16[16]': 2, 'k bf16[8]': 1}

@@ -79,7 +79,12 @@ def test_rows_of_sentences_are_counted_and_warned_of_without_pairs():
   ]
   more = {'recipe': recipe, 'lengths': {'128': row}, 'tokens': 1000}
   more |= {'accents': 'kept', 'documents': {'train': 4, 'heldout': 1}}
-  assert summary.describe(_ORDINARY | more)[-1] == (
+  files = [{'path': f'mine/{x}'} for x in ('a.jsonl.gz', 'wiki_00', 'c.txt')]
+  more['inputs'] = [{'input': 'mine', 'files': files, 'documents': 5}]
+  more['inputs'][0] |= dict.fromkeys(('train', 'heldout'), {'tokens': 1})
+  _, of_input, _, of_rows = summary.describe(_ORDINARY | more)
+  assert of_input.startswith('mine: 2 text, 1 JSONL, 5 documents, 1 tokens to ')
+  assert of_rows == (
     'length 128: 1,234 parts in 900 rows, 2.1% padding, 2.00% of the tokens in no '
     'row'
   )

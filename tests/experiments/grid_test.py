@@ -41,6 +41,8 @@ def test_every_combination_is_a_run_with_a_readable_folder():
   texts = {'learning_rate': '3e-05', 'batch_size': '16', 'seed': '1'}
   assert grid.describe(runs[3].fields) == texts
   assert runs[3].config.optimizer.learning_rate == 3e-5
+  [run] = parse('eval.every=7')  # other sections have `every`, too
+  assert run.name == 'eval.every=7'
 
 
 def test_paths_become_parts_of_names():

@@ -1,7 +1,27 @@
 """Tests of progress."""
 
+import io
+import sys
+
 from bert_jax.runtime import progress
 from tests import processes
+
+
+class Terminal(io.StringIO):
+  def isatty(self):
+    return True
+
+
+def test_a_bar_within_another_does_not_move_the_cursor(monkeypatch):
+  monkeypatch.setattr(sys, 'stdout', Terminal())
+  with progress.Progress(9, 'steps', 'training') as outer:
+    with progress.Progress(1, 'files', 'compiling', leave=False) as inner:
+      inner.update(1)
+      outer.write('compiled')
+    outer.update(9)
+  shown = sys.stdout.getvalue()
+  assert 'compiling: 100%' in shown and 'training: 100%' in shown
+  assert 'compiled\n' in shown and '\x1b' not in shown
 
 
 def test_without_a_terminal_lines_come_now_and_then(capsys, monkeypatch):

@@ -90,6 +90,16 @@ def test_a_run_that_ends_early_has_a_shorter_profile_or_none(tmp_path):
   assert 'profile of steps 11 to 12' in line
 
 
+def test_an_error_among_traced_updates_ends_the_trace(tmp_path):
+  with pytest.raises(OSError, match='pulled out'):
+    with run.Profile(str(tmp_path), 4, 6, Meter, training.Bar()) as profiled:
+      for number in (12, 13):
+        with profiled.update(number):
+          if number == 13:
+            raise OSError('the disk was pulled out')
+  assert traced(tmp_path) == [12, 13]
+
+
 @pytest.fixture
 def voting(monkeypatch):
   """Returns (a Stop, what it was told by signals), of the only one of 2 hosts."""
