@@ -328,3 +328,28 @@ def test_predictions_that_are_all_the_same_are_a_problem():
   assert 'all 2' in find(scored, found | {'chosen': np.ones((2, 3), bool)})
   wrong = found | {'probabilities': np.array([[0, np.nan], [1, 0]])}
   assert find(scored, wrong) == 'some predictions are not finite'
+
+
+@pytest.mark.parametrize(
+  'changes, message',
+  [
+    ({'finetuning.metrics': 'pearson'}, 'must be some of accuracy, f1'),
+    ({'data.max_documents': 1}, 'only the label .*; there is nothing'),
+  ],
+)
+def test_what_cannot_be_learnt_is_refused_before_training(
+  tmp_path, changes, message
+):
+  with pytest.raises(errors.UserError, match=message):
+    make(tmp_path, ['the cat,a', 'dogs,b'], **changes)
+
+
+def test_rows_without_text_are_kept_and_said(tmp_path):
+  found = make(tmp_path, ['the cat,a', ',b', '  ,b'])
+  train = found.splits['train']
+  assert np.diff(train.encoded.ends).tolist() == [2, 2]  # [CLS] [SEP]
+  lines = found.manifest['read']
+  assert lines[0].startswith(
+    'train: 3 rows, labels a (1), b (2), longest 4 tokens ('
+  )
+  assert lines[1].startswith('WARNING: train: 2 rows without text, but kept;')

@@ -213,3 +213,12 @@ def test_the_constant_of_sets_is_the_best_one():
   assert found['metrics']['micro_f1'] == 1
   low, high = found['intervals']['micro_f1']
   assert low < 0.6 and high == 1
+
+
+def test_wilsons_interval_is_that_of_statsmodels():
+  # proportion_confint(8, 10, method='wilson'), and of 0 of 5.
+  assert metrics.find_wilson(0.8, 10) == pytest.approx(
+    [0.490162, 0.943318], 1e-5
+  )
+  assert metrics.find_wilson(0.0, 5) == pytest.approx([0, 0.434482], 1e-5)
+  assert metrics.find_wilson(0.0, 0) == [0, 1]

@@ -432,3 +432,11 @@ def test_published_predictions_have_their_published_scores():
   )
   exact, f1 = 100 * scores.mean(0)
   assert (round(exact, 3), round(f1, 3)) == (86.206, 92.196)
+
+
+def test_an_answer_has_the_characters_of_the_passage():
+  best = BEST | {'firsts': np.array([3, 4, 3]), 'lasts': np.array([4, 6, 4])}
+  texts = spans.choose(make_split(), best, SETTINGS).texts
+  assert texts == ['dog  the CAT', 'é dog']
+  best |= {'scores': np.array([(2, 2), (2, 2), (0, 0)], np.float32)}
+  assert spans.choose(make_split(), best, SETTINGS).texts[0] == 'The CAT'

@@ -380,3 +380,30 @@ def test_the_smaller_a_model_the_higher_its_rate():
   assert rates[2] >= 3.9 * rates[3]
   tags = starting.choose(make_sized('tiny', 'tagging'), 10**6)[0]
   assert 8e-4 <= tags <= 2e-3
+
+
+def test_a_model_with_too_few_layers_is_refused(tmp_path):
+  source, *_ = made.write_model(tmp_path / 'm')
+  texts = made.write_texts(tmp_path / 'texts')
+  c = make_frozen(source, texts, 'concat_last_4')
+  with pytest.raises(errors.UserError, match='needs 4 layers, the model has 2'):
+    made.prepare(c, str(tmp_path / 'run'))
+  c.init_from, c.data.vocab = '', models.write_data(tmp_path / 'v')
+  with pytest.raises(errors.UserError, match='needs init_from: the model, or'):
+    made.prepare(c, str(tmp_path / 'run'))
+
+
+def test_the_plan_says_what_was_chosen_and_the_advice_goes_further():
+  c = make_sized('tiny')
+  c.phases.steps = (22,)
+  c.optimizer.learning_rate, c.finetuning.epochs = 3e-5, 3.0
+  rate, epochs = starting.choose(c, 240)
+  found = starting.describe_plan(c, 240)
+  assert found.startswith('22 updates: 3 times 240 rows in batches of 32, ')
+  assert (
+    f'rate 3e-05 (the default for a hidden size of 128 is {epochs:g}' in found
+  )
+  assert starting.advise(c, 240) == (
+    f'after 22 updates at 3e-05, try finetuning.epochs={epochs:g} or '
+    f'optimizer.learning_rate={rate:g}'
+  )

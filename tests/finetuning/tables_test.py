@@ -9,6 +9,7 @@ import pytest
 from bert_jax.finetuning import classes, encode, tables
 from bert_jax.finetuning.readers import table_files
 from bert_jax.inference import padding
+from tests import peak
 
 
 def read(path) -> list[dict]:
@@ -50,3 +51,13 @@ def test_half_an_emoji_which_utf8_lacks_is_escaped(tmp_path, kind, found):
   kept = [{'text': 'bad \ud83d'}]  # as JSON may have it
   tables.write(str(path), iter(rows), iter(kept))
   assert read(path)[0]['text'] == found
+
+
+@pytest.mark.parametrize('kind', ['csv', 'tsv', 'jsonl'])
+def test_rows_are_written_one_at_a_time(tmp_path, kind):
+  path = str(tmp_path / f'out.{kind}')
+  rows = ({'prediction': f'class {i}', 'probability': 0.5} for i in range(9999))
+  assert peak.measure(lambda: tables.write(path, rows)) < 0.5e6
+  with open(path, encoding='utf-8') as file:
+    lines = file.read().splitlines()
+  assert len(lines) == 9999 + (kind != 'jsonl') and 'class 9998' in lines[-1]

@@ -337,3 +337,10 @@ def test_every_label_keeps_a_row_that_is_not_held_out(tmp_path):
   kept = [x for x, held in zip(lists, out, strict=True) if not held]
   assert out.sum() == 540
   assert {y for x in kept for y in x} == {y for x in lists for y in x}
+
+
+def test_a_missing_file_and_an_unknown_extension_are_refused(tmp_path):
+  with pytest.raises(errors.UserError, match='cannot read .*x.csv'):
+    table_files.read(str(tmp_path / 'x.csv'))
+  with pytest.raises(errors.UserError, match='does not end in .tsv, .csv'):
+    table_files.read('x.parquet')

@@ -165,3 +165,10 @@ def test_the_plain_name_wins_and_the_others_are_named(tmp_path):
   os.remove(tmp_path / 'train_old.csv')
   with pytest.raises(errors.UserError, match='no training file, only test.xls'):
     splits.find_files(source(tmp_path))
+
+
+def test_an_unknown_task_of_glue_is_told_those_there_are():
+  with pytest.raises(
+    errors.UserError, match="glue='rtee' is not one of cola, "
+  ):
+    source('x', glue='rtee')

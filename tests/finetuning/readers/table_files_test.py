@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import tracemalloc
 
 import pytest
 
@@ -85,3 +86,15 @@ def test_a_damaged_archive_is_a_mistake_and_no_ill_disk(tmp_path, name):
     errors.UserError, match=f'{name}: .*; is this the right p'
   ):
     table_files.read(str(tmp_path / name))
+
+
+def test_a_table_is_read_without_a_second_copy_of_it(tmp_path):
+  line = 'word ' * 200
+  path = tmp_path / 'long.tsv'
+  path.write_text('text\tlabel\n' + f'{line}\ta\n' * 5000)
+  table_files.read(str(path))
+  tracemalloc.start()
+  rows = table_files.read(str(path)).rows
+  kept, most = tracemalloc.get_traced_memory()
+  tracemalloc.stop()
+  assert len(rows) == 5000 and most < 1.1 * kept
