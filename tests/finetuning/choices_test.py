@@ -183,3 +183,27 @@ def test_null_among_numbered_choices_is_no_empty_choice(tmp_path):
   columns = splits.Columns('sent1', 'sent2', 'ending', 'label')
   with pytest.raises(errors.UserError, match="line 1 has no text in 'ending1'"):
     read_table(path, columns)
+
+
+def test_choices_may_be_a_list(tmp_path):
+  rows = read(tmp_path, [make_row(['cat', 'dog'], 1), make_row(['the', ''])])
+  assert rows.texts == ['the cat'] * 2
+  assert [x.label for x in rows.units] == ['1', '0']
+  assert rows.pairs == [('e cat', 'e dog'), ('e the', 'e ')]
+
+
+def test_each_choice_is_a_pair_with_its_row(tmp_path):
+  _, data = make(tmp_path)
+  train = data.splits['train']
+  assert (train.size, train.choices, len(train.encoded.ends)) == (2, 3, 6)
+  assert train.labels.tolist() == [2, 0]
+  expected = made.encode_rows(
+    ['the cat'] * 3, ['e cat', 'e the dogs', 'e e'], 128
+  )
+  np.testing.assert_array_equal(
+    train.encoded.ids[: train.encoded.ends[2]], expected.ids
+  )
+  assert data.labels == ()
+  assert data.manifest['read'][0].startswith(
+    'train: 2 rows, 3 choices, longest 9 tokens ('
+  )

@@ -57,3 +57,12 @@ def test_the_card_has_no_path_and_no_field_of_pre_training():
     assert f'{name}' not in shown.split('## Recipe')[1]
   for name in ('data.label', 'data.lowercase', 'phases.batch_size'):
     assert f'| {name} |' in shown
+
+
+def test_the_card_says_when_there_is_no_answer():
+  c, tuned = recipes.finetuning(), 'where that scores more than 1.500 above'
+  c.task = 'spans'
+  for threshold in (None, 1.5):
+    results = RESULTS | {'threshold': threshold}
+    shown = make_card(c, ('start', 'end'), results, 1000)
+    assert (tuned in shown) == (threshold is not None)
