@@ -27,7 +27,7 @@ def _check_training(c):
   longest, most = max(c.phases.seq_length), c.model.max_positions
   pretraining, rate = c.task == 'pretraining', o.learning_rate
   continued = pretraining and c.init_from
-  masked = pretraining and c.objective.kind == 'mlm'
+  masked, theta = pretraining and c.objective.kind == 'mlm', c.model.rope_theta
   # With continue_from, the warm-up was in another run.
   warmup, held = 0 if c.continue_from else o.warmup_steps, steps
   if c.phases.learning_rates:
@@ -64,6 +64,25 @@ def _check_training(c):
       f'phases.mask_rates={c.phases.mask_rates} is for pre-training with masked '
       'tokens, without objective.initial_mask_rate': (
         c.phases.mask_rates and (not masked or c.objective.initial_mask_rate)
+      ),
+      f'phases.max_predictions={c.phases.max_predictions} cuts off some of '
+      f'phases.mask_rates={c.phases.mask_rates}': (
+        c.data.pack == 1
+        and any(
+          int(rate * length) > count
+          for rate, length, count in zip(
+            c.phases.mask_rates,
+            c.phases.seq_length,
+            c.phases.max_predictions,
+            strict=False,
+          )
+        )
+      ),
+      f'model.rope_theta={theta:g} means nothing with phases.rope_thetas': (
+        c.phases.rope_thetas
+        and theta
+        not in (FIELDS['model.rope_theta'].default, *c.phases.rope_thetas)
+        and not (c.init_from or c.continue_from)
       ),
       f'data.rows={c.data.rows} needs objective.nsp=False; True needs data.rows=pairs': (
         pretraining and c.objective.nsp and c.data.rows != 'pairs'

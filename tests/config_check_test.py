@@ -84,6 +84,14 @@ READ = FROZEN | {'model.bilstm': 8}
     (MODERN | {'objective.kind': 'ltr'}, 'needs objective.kind=mlm'),
     (MODERN | {'model.num_heads': 256}, 'heads of 3 units are odd'),
     (MODERN | {'phases.rope_thetas': (1e4,)}, 'one entry per phase in every'),
+    (
+      {'phases.mask_rates': (0.3, 0.15)},
+      r'max_predictions=\(20, 76\) cuts off some of phases.mask_rates=\(0.3, 0.15',
+    ),
+    (
+      MODERN | {'phases.rope_thetas': (1e4, 1e5), 'model.rope_theta': 2e4},
+      'model.rope_theta=20000 means nothing with phases.rope_thetas',
+    ),
     ({'phases.mask_rates': (0.3,)}, 'one entry per phase in every'),
     (
       {'phases.mask_rates': (0.3, 0.1), 'objective.initial_mask_rate': 0.4},
@@ -134,7 +142,7 @@ def test_values_that_work():
   for changes in (
     LAST,
     MODERN
-    | {'phases.rope_thetas': (1e4, 1e5), 'phases.mask_rates': (0.3, 0.1)},
+    | {'phases.rope_thetas': (1e4, 1e5), 'phases.mask_rates': (0.15, 0.1)},
     MODERN | {'model.attention_init': 'neighbours', 'init_from': 'a run'},
     HELD | {'optimizer.decay_steps': 25},
     *({'model.dropout': x} for x in (0, 1 / 256, 255 / 256)),

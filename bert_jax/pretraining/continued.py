@@ -64,7 +64,7 @@ def take_run(
     )
   c.continue_from = f'{directory}@{step}'
   _take_words(c, theirs.data, directory)
-  _put_before(c.phases, task.list_phases(theirs), step)
+  _put_before(c.phases, task.list_phases(theirs), step, c.model.rope_theta)
   if distributed.is_first():
     print(
       f'goes on from step {step:,} of {directory}; phases.steps={c.phases.steps}',
@@ -104,13 +104,19 @@ def _take_words(c, theirs, directory):
   c.data.strip_accents = str(made['strip_accents']).lower()
 
 
-def _put_before(own, phases, step):
+def _put_before(own, phases, step, usual_theta):
   """Puts the phases of a run up to a step before those of a config."""
   done = [
     dataclasses.replace(x, steps=min(x.steps, step - x.first))
     for x in phases
     if x.first < step
   ]
+  ended, begins = done[-1].rope_theta, own.rope_thetas or (usual_theta,)
+  if ended > begins[0]:
+    raise errors.UserError(
+      f'continue_from had a rope_theta of {ended:g} at step {step:,}, and would go on '
+      f'with {begins[0]:g}; give one for each phase in phases.rope_thetas.'
+    )
   own.steps = (*(x.steps for x in done), *own.steps)
   for name in _OF_PHASES:
     own[name] = (*(getattr(x, name) for x in done), *own[name])

@@ -53,6 +53,12 @@ def take_model(
     raise errors.UserError(
       f'init_from={name} has no table of positions; leave resize_positions out.'
     )
+  theirs, thetas = model.config.rope_theta, config.phases.rope_thetas
+  if thetas and thetas[0] < theirs:
+    raise errors.UserError(
+      f'init_from={name} has a rope_theta of {theirs:g}, and phases.rope_thetas '
+      f'begins with {thetas[0]:g}; give no less, or () for the same.'
+    )
   c = _fill(config, model)
   longest, most = max(c.phases.seq_length), c.model.max_positions
   if not c.resize_positions:

@@ -75,12 +75,12 @@ def test_a_run_that_has_begun_needs_the_other_no_more(
   directory, parent, tmp_path
 ):
   moved = shutil.copytree(parent, tmp_path / 'parent')
-  rates = {'phases__mask_rates': (0.3,)}
+  rates = {'phases__mask_rates': (0.17,)}
   c = make(directory, (4,), 4, continue_from=str(moved), **rates)
   taken = continued.take_run(c, str(tmp_path / 'run'))
   assert taken.continue_from == f'{moved}@8'
   assert taken.phases.steps == (8, 4)
-  assert taken.phases.mask_rates == (0.15, 0.3)
+  assert taken.phases.mask_rates == (0.15, 0.17)
   (tmp_path / 'run' / 'checkpoints').mkdir(parents=True)
   claim.adopt(str(tmp_path / 'run'), taken)
   shutil.rmtree(moved)
@@ -111,6 +111,25 @@ def test_what_cannot_be_continued_is_refused(
   c = make(directory, (4,), **changes)
   with pytest.raises(errors.UserError, match=words):
     continued.take_run(c, str(tmp_path))
+
+
+def test_wavelengths_do_not_silently_become_short_again(
+  directory, parent, tmp_path
+):
+  moved = shutil.copytree(parent, tmp_path / 'parent')
+  saved = json.loads((moved / 'config.json').read_text())
+  saved['phases.rope_thetas'] = [160_000.0]
+  (moved / 'config.json').write_text(json.dumps(saved))
+  c = make(directory, (4,), continue_from=str(moved))
+  for given in (), (10_000.0,):
+    c.phases.rope_thetas = given
+    with pytest.raises(
+      errors.UserError, match='of 160000 at step 8, and would'
+    ):
+      continued.take_run(c, str(tmp_path / 'run'))
+  c.phases.rope_thetas = (160_000.0,)
+  c = continued.take_run(c, str(tmp_path / 'run'))
+  assert c.phases.rope_thetas == (160_000.0, 160_000.0)
 
 
 def test_another_vocabulary_of_the_same_size_is_refused(

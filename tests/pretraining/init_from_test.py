@@ -351,12 +351,21 @@ def test_a_causal_model_makes_the_objective_causal(source, tmp_path):
 def test_a_modern_source_has_as_many_positions_as_rows_need(source, tmp_path):
   c = make_config(source, tmp_path / 'data', phases__seq_length=(16,))
   modern = {'body': 'modern', 'norm': 'pre', 'activation': 'gelu'}
+  modern['rope_theta'] = 2e4
   c.init_from = export(c, tmp_path / 'theirs', **modern)  # of 8 positions
   found = take_model(c, tmp_path)
   assert (found.model.body, found.model.max_positions) == ('modern', 16)
   assert not found.objective.nsp
   _, facts, _ = start(found)
   assert facts['changes'] == []
+  assert found.model.rope_theta == 2e4
+  c.phases.rope_thetas = (1e4,)  # as configs/modern.py begins
+  with pytest.raises(
+    errors.UserError, match='of 20000, and .* with 10000; give'
+  ):
+    take_model(c, tmp_path)
+  c.phases.rope_thetas = (1.6e5,)
+  take_model(c, tmp_path)
   c.resize_positions = True
   with pytest.raises(errors.UserError, match='has no table of positions'):
     take_model(c, tmp_path)
