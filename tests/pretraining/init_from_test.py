@@ -17,11 +17,12 @@ from bert_jax.data import manifest_file
 from bert_jax.interop import hugging_face
 from bert_jax.model import heads
 from bert_jax.pretraining import adaptation, init_from, pretrain, training_data
+from bert_jax.tokenization import fast_tokenizer
 from bert_jax.tokenization.tokenizer import AddedWord, Tokenizer, read_vocab
 from bert_jax.trainer.fit import fit
 from bert_jax.trainer.task import Task
 from bert_jax.workdir import checkpoint_reader, claim, log
-from tests import models, training
+from tests import bpe, models, training
 from tests.weight_files import tf_files
 from tests.workdir import checkpoints
 
@@ -413,3 +414,24 @@ def test_accents_must_be_as_the_source_has_them(source, tmp_path):
   c.data.strip_accents = 'auto'
   c.data.dir, c.data.vocab = '', str(tmp_path / 'data' / 'vocab.txt')
   assert take_model(c, tmp_path).data.strip_accents == 'true'
+
+
+def test_a_tokenizer_of_the_library_is_taken_from_the_source(tmp_path):
+  path, run, words = str(tmp_path / 'hf'), str(tmp_path / 'run'), bpe.load()
+  sizes = {'vocab_size': words.size, 'type_vocab_size': 2}
+  config = dataclasses.replace(models.CONFIG, **sizes)
+  params = models.make_params(config)
+  hugging_face.export(path, params, config, words)
+  c = make_config(path, tmp_path / 'data')
+  c.data.dir, c.resize_positions = '', True
+  found = take_model(c, run)
+  assert found.data.vocab == os.path.join(run, 'source_tokenizer.json')
+  assert (found.data.vocab_size, found.data.lowercase) == (words.size, False)
+  init_from.write_vocabulary(found, run)
+  theirs = hugging_face.read(path).tokenizer
+  assert fast_tokenizer.load(found.data.vocab) == theirs
+  c.data.vocab = str(tmp_path / 'tokenizer.json')
+  text = theirs.to_bytes().replace(b'<mail>', b'<post>')
+  (tmp_path / 'tokenizer.json').write_bytes(text)
+  with pytest.raises(errors.UserError, match='has another tokenizer than'):
+    take_model(c, run)
