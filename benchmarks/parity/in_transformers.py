@@ -136,16 +136,8 @@ def pretrain(job, arrays):
     attention_probs_dropout_prob=0.0,
   )
   bert = transformers.BertForPreTraining(config)
-  weights = {
-    name.removeprefix('weights/'): torch.tensor(x)
-    for name, x in arrays.items()
-    if name.startswith('weights/')
-  }
-  missing, unexpected = bert.load_state_dict(weights, strict=False)
   tied = {'cls.predictions.decoder.weight', 'cls.predictions.decoder.bias'}
-  if unexpected or set(missing) - tied:
-    sys.exit(f'error: missing {missing}, unexpected {unexpected}')
-  bert.tie_weights()
+  load_weights(bert, arrays, tied)
   labels, nll = put_labels(arrays), torch.nn.CrossEntropyLoss()
   pairs = torch.tensor(arrays['next_sentence_labels']).long()
 
@@ -160,6 +152,63 @@ def pretrain(job, arrays):
 
   steps = len(labels)
   return {'losses': descend(bert, job['optimizer'], steps, compute)}
+
+
+def load_weights(bert, arrays, tied):
+  """Gives a model the arrays named `weights/`, and ties the others."""
+  weights = {
+    name.removeprefix('weights/'): torch.tensor(x)
+    for name, x in arrays.items()
+    if name.startswith('weights/')
+  }
+  missing, unexpected = bert.load_state_dict(weights, strict=False)
+  if unexpected or set(missing) - tied:
+    sys.exit(f'error: missing {missing}, unexpected {unexpected}')
+  bert.tie_weights()
+
+
+def pretrain_modern(job, arrays):
+  """Returns the MLM loss before each update, [steps, 1]."""
+  config = transformers.ModernBertConfig(**job['transformers'])
+  bert = transformers.ModernBertForMaskedLM(config)
+  load_weights(bert, arrays, {'decoder.weight'})
+  labels = put_labels(arrays)
+
+  def compute(step):
+    inputs = get_inputs(arrays, step)
+    del inputs['token_type_ids']
+    loss = bert(**inputs, labels=labels[step]).loss
+    return loss, [loss.item()]
+
+  return {'losses': descend(bert, job['optimizer'], len(labels), compute)}
+
+
+def save_modern(job, arrays):
+  """Saves a random model; returns its weights, gradients and logits."""
+  torch.manual_seed(0)
+  config = transformers.ModernBertConfig(**job['transformers'])
+  bert = transformers.ModernBertForMaskedLM(config).eval()
+  with torch.no_grad():  # logits of 2, and no bias 0 nor scale 1
+    for parameter in bert.parameters():
+      noise = 0.3 * torch.randn_like(parameter)
+      parameter.copy_(
+        4 * parameter if parameter.ndim > 1 else parameter + noise
+      )
+  bert.save_pretrained(job['folder'])
+  ids, mask = (torch.tensor(arrays[x]).long() for x in ('ids', 'mask'))
+  labels = torch.tensor(arrays['labels']).long()
+  out = bert(input_ids=ids, attention_mask=mask, labels=labels)
+  out.loss.backward()
+  found = {'found/loss': out.loss, 'found/logits': out.logits}
+  for name, x in bert.named_parameters():
+    found |= {f'weights/{name}': x, f'gradient/{name}': x.grad}
+  return {name: x.detach().numpy() for name, x in found.items()}
+
+
+def load_modern(job, arrays):
+  """Returns the tensors of a folder, as transformers loads them."""
+  bert = load(job['folder'], 'ModernBertForMaskedLM')
+  return {name: x.numpy() for name, x in bert.state_dict().items()}
 
 
 def finetune(job, arrays):

@@ -14,13 +14,13 @@ from bert_jax.pretraining import pretrain, training_data
 from bert_jax.trainer import optimizer, step, task
 
 
-def start(folder, profile, steps, cores):
+def start(folder, profile, steps, cores, more=''):
   """Returns (config, objective, first state, batches)."""
   c = config.apply_arguments(
     config.pretraining('tiny'),
     f'profile={profile},model.dropout=0,attention_dropout=0,vocab_size=2000,'
     'max_documents=200,passes=1,shards=2,heldout=0.1,learning_rate=1e-3,'
-    f'warmup_steps={steps // 5}',
+    f'warmup_steps={steps // 5}{more}',
   )
   c.phases.update(seq_length=(64,), steps=(steps,), max_predictions=(10,))
   c.phases.update(batch_size=(16,), accumulate=(cores,))
@@ -35,7 +35,7 @@ def start(folder, profile, steps, cores):
 
 def compare(here, there, most, alone=0.0):
   """Compares losses, of which one step's may differ by up to `alone`."""
-  for i, name in enumerate(('MLM', 'NSP')):
+  for i, name in enumerate(('MLM', 'NSP')[: here.shape[1]]):
     print(f'{name} loss {here[0, i]:.4f} at first, {here[-1, i]:.4f} at last')
   *others, worst = np.sort(np.abs(here - there).max(1))
   print(

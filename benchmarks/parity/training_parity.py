@@ -16,7 +16,7 @@ from bert_jax.trainer.step import jit_rates, train_step
 
 
 def ours(c, objective, state, batches):
-  """Returns the losses [steps, 2], MLM and NSP, before each update."""
+  """Returns the losses [steps, 2 or 1], MLM and NSP, before each update."""
   (phase,) = task.list_phases(c)
   mesh = device_mesh.make_mesh(devices=jax.devices()[:1])
   how = gradient.make_update(c.optimizer, objective, phase, mesh)
@@ -25,10 +25,8 @@ def ours(c, objective, state, batches):
   losses = []
   for batch in batches:
     state, metrics = step(state, batch, jax.random.key(c.seed))
-    sums = metrics['sums']
-    losses.append(
-      [float(a) / float(n) for a, n in (sums['mlm_loss'], sums['nsp_loss'])]
-    )
+    sums = [metrics['sums'][name] for name in objective.losses]
+    losses.append([float(total) / float(count) for total, count in sums])
   return np.array(losses)
 
 

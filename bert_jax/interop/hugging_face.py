@@ -204,8 +204,7 @@ def _make_config(path, theirs):
   theirs = {'layer_norm_eps': _NORM_EPSILON, **theirs}
   causal = theirs.get('is_decoder', False)
   if kind != 'bert':
-    allowed = f"'bert' or {modern_config.KIND!r}"
-    config_file.refuse(path, 'model_type', kind, allowed)
+    config_file.refuse(path, 'model_type', kind, "'bert' or 'modernbert'")
   key, usual = 'position_embedding_type', 'absolute'
   if theirs.get(key, usual) != usual:
     config_file.refuse(path, key, theirs[key], f'{usual!r}')
