@@ -193,16 +193,15 @@ def test_choices_may_be_a_list(tmp_path):
 
 
 def test_each_choice_is_a_pair_with_its_row(tmp_path):
-  _, data = make(tmp_path)
-  train = data.splits['train']
-  assert (train.size, train.choices, len(train.encoded.ends)) == (2, 3, 6)
-  assert train.labels.tolist() == [2, 0]
-  expected = made.encode_rows(
-    ['the cat'] * 3, ['e cat', 'e the dogs', 'e e'], 128
-  )
-  np.testing.assert_array_equal(
-    train.encoded.ids[: train.encoded.ends[2]], expected.ids
-  )
+  other = make_row(['e', 'e', 'the cats']) | {'context': 'dogs'}
+  _, data = make(tmp_path, [make_row(['cat', 'the dogs', 'e'], 2), other])
+  rows = data.splits['dev']
+  assert (rows.size, rows.choices, len(rows.encoded.ends)) == (2, 3, 6)
+  assert rows.labels.tolist() == [2, 0]
+  pairs = ['e cat', 'e the dogs', 'e e', 'e e', 'e e', 'e the cats']
+  texts = ['the cat'] * 3 + ['dogs'] * 3
+  expected = made.encode_rows(texts, pairs, 128)
+  np.testing.assert_array_equal(rows.encoded.ids, expected.ids)
   assert data.labels == ()
   assert data.manifest['read'][0].startswith(
     'train: 2 rows, 3 choices, longest 9 tokens ('

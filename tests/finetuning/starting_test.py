@@ -407,3 +407,5 @@ def test_the_plan_says_what_was_chosen_and_the_advice_goes_further():
     f'after 22 updates at 3e-05, try finetuning.epochs={epochs:g} or '
     f'optimizer.learning_rate={rate:g}'
   )
+  c.optimizer.learning_rate, c.finetuning.epochs = rate, epochs
+  assert starting.describe_plan(c, 240).endswith('of 128 is this)')
