@@ -99,7 +99,9 @@ def set_body(c: config_dict.ConfigDict, body: str):
     raise errors.UserError(
       f'body={body} is not modern; without it, it is BERT.'
     )
-  c.update_from_flattened_dict(BODIES[body])
+  # What else the body needs was chosen by name, and is refused: `config_check`.
+  own = 'model.norm', 'model.activation', 'objective.nsp'
+  c.update_from_flattened_dict({name: BODIES[body][name] for name in own})
   c.model.update(body=body, norm_epsilon=1e-5, attention_dropout=0.0)
   if c.model.attention_init == 'neighbours':
     c.model.attention_init = 'wide'

@@ -99,6 +99,8 @@ def _restore(config, workdir):
     c, workdir, lambda name: name.startswith(filled) and name not in own
   )
   c.objective.nsp &= saved['objective.nsp']
+  if c.model.body == 'modern' and c.data.rows == 'pairs':
+    c.data.rows = saved['data.rows']
   c.optimizer.learning_rate = recipes.choose_rate(c)
   return c
 
@@ -113,6 +115,9 @@ def _fill(config, model: source.Source):
   c.model.update({name: config.model[name] for name in own})
   if model.config.modern:  # it has as many positions as are asked for
     c.model.max_positions = max(c.model.max_positions, *c.phases.seq_length)
+    if c.data.rows == 'pairs' and not c.data.dir:
+      # Random second texts are for NSP, and it has no segments to tell them apart.
+      c.data.rows = 'full_sentences'
   return c
 
 

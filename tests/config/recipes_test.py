@@ -110,6 +110,13 @@ def test_another_body_costs_what_berts_does():
     assert found == pytest.approx(expected, rel=0.01)
 
 
+def test_another_body_leaves_what_was_asked_for_to_be_refused():
+  path = next(p for p in CONFIGS if p.endswith('baselines.py'))
+  c = load(path, 'ltr,body=modern')
+  with pytest.raises(errors.UserError, match='needs objective.kind=mlm, not l'):
+    config_check.check(c)
+
+
 def test_modern_sizes_have_the_parameters_that_its_table_says():
   path = next(p for p in CONFIGS if p.endswith('modern.py'))
   with open(path, encoding='utf-8') as file:

@@ -349,7 +349,9 @@ def test_a_causal_model_makes_the_objective_causal(source, tmp_path):
     take_model(c, tmp_path)
 
 
-def test_a_modern_source_has_as_many_positions_as_rows_need(source, tmp_path):
+def test_a_modern_source_has_as_many_positions_as_rows_need_and_no_pairs(
+  source, tmp_path
+):
   c = make_config(source, tmp_path / 'data', phases__seq_length=(16,))
   modern = {'body': 'modern', 'norm': 'pre', 'activation': 'gelu'}
   modern['rope_theta'] = 2e4
@@ -360,6 +362,13 @@ def test_a_modern_source_has_as_many_positions_as_rows_need(source, tmp_path):
   _, facts, _ = start(found)
   assert facts['changes'] == []
   assert found.model.rope_theta == 2e4
+  c.data.dir = ''
+  run = tmp_path / 'run'
+  found = take_model(c, run)
+  assert found.data.rows == 'full_sentences'  # unless given data have pairs
+  (run / 'checkpoints').mkdir(parents=True)
+  claim.adopt(str(run), found)
+  assert flatten(take_model(c, run)) == flatten(found)
   c.phases.rope_thetas = (1e4,)  # as configs/modern.py begins
   with pytest.raises(
     errors.UserError, match='of 20000, and .* with 10000; give'
