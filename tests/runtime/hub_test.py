@@ -1,5 +1,6 @@
 """Tests of datasets on the Hugging Face hub, of which a stand-in runs here."""
 
+import json
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from bert_jax.data import manifest_file
 from bert_jax.inference import source
 from bert_jax.tokenization import tokenizer
 from tests import hub_server
+from tests.data import preparation
 
 _READ = """
 import collections, sys
@@ -173,3 +175,41 @@ def test_a_model_is_fetched_by_name_and_offline_from_the_cache(read):
   assert 'hf:we/none cannot be fetched: ' in wrong
   with pytest.raises(errors.UserError, match='mean hf:we/tiny, on the Hugging'):
     source.read('we/tiny')
+
+
+@pytest.mark.slow
+def test_a_set_becomes_a_model_and_that_one_of_a_domain_by_their_names(read):
+  hub, folder, run = read
+  preparation.write_corpus(folder / 'text')
+  texts = (folder / 'text').read_text().split('\n\n')
+  for name, old in ('docs', 'bird'), ('hearts', 'Aorta'):
+    table = pyarrow.table({'text': [x.replace('bird', old) for x in texts]})
+    parquet.write_table(table, folder / name)
+    content = {'data/a.parquet': (folder / name).read_bytes()}
+    hub.commit(f'datasets/we/{name}', content)
+  docs, hearts = (
+    f'hf://datasets/we/{x}/data/*.parquet' for x in ('docs', 'hearts')
+  )
+
+  def train(workdir, arguments, **fields):
+    fields = {'data.layout': 'sentences', 'data.min_chars': 0, **fields}
+    given = [f'--config.{name}={x}' for name, x in fields.items()]
+    command = '-m', 'bert_jax.main', f'--workdir={workdir}'
+    more = {'JAX_PLATFORMS': 'cpu'}
+    *_, last = run(f'--config={arguments}', *given, command=command, **more)
+    assert 'rror' not in last, last
+    return workdir / 'export'
+
+  size = 'smoke,steps=2,num_layers=1,hidden_size=8,mlp_size=8,vocab_size=120'
+  export = train(folder / 'x', f'tiny:{size}', **{'data.input': docs})
+  files = {x.name: x.read_bytes() for x in export.iterdir()}
+  commit = hub.commit('models/we/bert', files)
+  export = train(
+    folder / 'y',
+    'domain:steps=2,seq_length=32,max_predictions=3,batch_size=8',
+    **{'init_from': 'hf:we/bert', 'data.add_words': 1},
+    **{'data.input': hearts, 'data.general': docs},
+  )
+  assert (export / 'vocab.txt').read_text().splitlines()[-1] == 'aorta'
+  config = json.loads((folder / 'y' / 'config.json').read_text())
+  assert config['init_from'] == f'hf:we/bert@{commit}'
