@@ -18,6 +18,10 @@ where other programs share the cores, but include the busy waiting of PyTorch's.
 does. With `--one_at_a_time` a process makes all its turns before the next one
 starts, so that each has the whole memory, as on a GPU it needs.
 
+With --body=modern it is ModernBertForMaskedLM, of the same shapes; a row is one
+document, since transformers on a CPU lets packed ones see each other, and 30 % of its
+tokens are predicted.
+
 Without --size, BASE with 4 layers is compared on the CPU; gpu.py lists what is
 compared on a GPU. Rows come from --data=FOLDER (made by bert_jax.data.prepare) or
 else from python-docs, whose short documents leave much padding. The exit code is 1
@@ -31,12 +35,13 @@ import shutil
 import statistics
 import sys
 import tempfile
+import types
 
 import numpy as np
 import step_rows
 import step_turns
 
-PREDICTIONS = {128: 20, 512: 76}  # per row, at most, by length
+PREDICTIONS = {128: 20, 512: 76, 2048: 307}  # per row, at most, by length
 PYTORCH = {'cpu': 1.2, 'gpu': 1.3}  # at least so many times as fast
 ON_CPU = 'base', 4, 128, 8, False  # size, layers, length, rows, whether full
 
@@ -48,10 +53,16 @@ def get_config(size, layers, length, rows, args):
 
   # On a GPU as BASE and LARGE are shipped.
   kind = 'bfloat16,rng=rbg' if args.gpu else 'float32,rng=threefry'
-  c = apply_arguments(
-    recipes.pretraining(size), f'dtype={kind},num_layers={layers}'
-  )
-  c.phases.update(seq_length=(length,), max_predictions=(PREDICTIONS[length],))
+  c, predictions = recipes.pretraining(size), PREDICTIONS[length]
+  if args.body == 'modern':
+    c, predictions = (
+      apply_arguments(c, 'body=modern,dropout=0'),
+      length * 3 // 10,
+    )
+    c.data.rows, c.objective.mask_rate = 'doc_sentences', 0.3
+    c.model.max_positions = max(length, 512)
+  c = apply_arguments(c, f'dtype={kind},num_layers={layers}')
+  c.phases.update(seq_length=(length,), max_predictions=(predictions,))
   c.phases.update(batch_size=(rows,), steps=(1_000_000,), accumulate=(1,))
   c.compute.attention = args.attention
   config_check.check(c)
@@ -61,9 +72,13 @@ def get_config(size, layers, length, rows, args):
 def write_settings(c, batches, device, directory):
   """Writes what the processes read (see step_peers/pipe.py); returns where."""
   from bert_jax.config import flatten, model_config
-  from bert_jax.interop import config_file
+  from bert_jax.interop import config_file, modern_config
 
-  fields = flatten(c)
+  fields, bert = flatten(c), model_config(c)
+  named = config_file.from_config(bert)
+  if bert.modern:
+    ids = types.SimpleNamespace(pad_id=0, cls_id=2, sep_id=3)
+    named = modern_config.describe(bert, ids)
   np.savez(
     os.path.join(directory, 'batches.npz'),
     labels=step_rows.labels_of(batches),
@@ -72,7 +87,7 @@ def write_settings(c, batches, device, directory):
   path = os.path.join(directory, 'settings.json')
   settings = {
     'config': fields,
-    'transformers': config_file.from_config(model_config(c)),
+    'transformers': named,
     'batches': os.path.join(directory, 'batches.npz'),
     'device': device,
   }
@@ -173,6 +188,7 @@ def add_shape(parser):
   add('--data', metavar='FOLDER', help='prepared data; default: python-docs')
   add('--gpu', action='store_true', help='a model on a GPU, in bfloat16')
   add('--size', help='of the model; see the next four flags')
+  add('--body', choices=['classic', 'modern'])
   add('--layers', type=int, help='default: those of --size')
   add('--seq_length', type=int, default=128, choices=PREDICTIONS)
   add('--batch', type=int, default=16, help='rows per batch')
@@ -210,7 +226,8 @@ def main():
   with tempfile.TemporaryDirectory() as folder:
     data = args.data or os.path.join(folder, 'data')
     if not args.data:
-      step_rows.prepare_docs(data, args.threads)
+      of_one = args.seq_length if args.body == 'modern' else 0
+      step_rows.prepare_docs(data, args.threads, of_one)
     *shape, full = ON_CPU
     if args.size:
       layers = args.layers or recipes.pretraining(args.size).model.num_layers

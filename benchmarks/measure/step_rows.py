@@ -7,13 +7,19 @@ import numpy as np
 BATCHES = 4  # used in turns
 
 
-def prepare_docs(directory, workers):
-  """Prepares python-docs, of both lengths, with a vocabulary of BERT's size."""
+def prepare_docs(directory, workers, of_one=0):
+  """Prepares python-docs, of both lengths, with a vocabulary of BERT's size.
+
+  With a length `of_one`, the rows are of one document.
+  """
   from bert_jax.config import recipes
   from bert_jax.data import prepare, recipe
 
   c = recipes.pretraining('base')
   c.data.passes = 1
+  if of_one:
+    c.data.rows = 'doc_sentences'
+    c.objective.nsp, c.phases.seq_length = False, (of_one,)
   print('preparing python-docs ...', flush=True)
   prepare.prepare(
     recipe.make_recipe(c), directory, prepare.local_runner(workers)

@@ -1,9 +1,10 @@
-"""Trains BertForPreTraining of transformers in PyTorch.
+"""Trains BertForPreTraining or ModernBertForMaskedLM of transformers in PyTorch.
 
 See ../step.py. The second argument of the command is eager or compile. With a
 third, gathered, only the masked positions are decoded.
 """
 
+import inspect
 import itertools
 import re
 import sys
@@ -27,7 +28,7 @@ def optimizer(model, c):
   """Returns (AdamW, schedule)."""
   groups = [{'params': []}, {'params': [], 'weight_decay': 0.0}]
   for name, parameter in model.named_parameters():
-    groups[bool(re.search('LayerNorm|bias', name))]['params'].append(parameter)
+    groups[bool(re.search('[nN]orm|bias', name))]['params'].append(parameter)
   tx = torch.optim.AdamW(
     groups,
     lr=c['optimizer.learning_rate'],
@@ -42,10 +43,25 @@ def optimizer(model, c):
   return tx, schedule
 
 
-def read_batches(path, device):
-  """Returns a list of arguments of the model."""
+def make_model(named):
+  """Makes a model from the content of its config.json."""
+  if named.get('model_type') == 'modernbert':
+    config = transformers.ModernBertConfig(**named, attn_implementation='sdpa')
+    config.reference_compile = False  # the whole model is compiled, or nothing
+    return transformers.ModernBertForMaskedLM(config)
+  how = {'hidden_act': 'gelu_pytorch_tanh', 'attn_implementation': 'sdpa'}
+  config = transformers.BertConfig(**named, **how)
+  return transformers.BertForPreTraining(config)
+
+
+def read_batches(path, device, names):
+  """Returns a list of arguments of the model, of those that it takes."""
   with np.load(path) as file:
-    stacked = {name: torch.tensor(file[k]) for k, name in FEATURES.items()}
+    stacked = {
+      name: torch.tensor(file[k])
+      for k, name in FEATURES.items()
+      if name in names
+    }
   if stacked['attention_mask'].all():
     del stacked['attention_mask']  # a mask keeps the fastest attention away
   return [
@@ -90,16 +106,10 @@ def trainer(settings, compiled, device, gathered=False):
   """Returns (steps) -> loss of the last step."""
   c = settings['config']
   torch.manual_seed(c['seed'])
-  model = transformers.BertForPreTraining(
-    transformers.BertConfig(
-      **settings['transformers'],
-      hidden_act='gelu_pytorch_tanh',
-      attn_implementation='sdpa',
-    )
-  )
-  model = model.to(device).train()
+  model = make_model(settings['transformers']).to(device).train()
   tx, schedule = optimizer(model, c)
-  batches = read_batches(settings['batches'], device)
+  names = inspect.signature(model.forward).parameters
+  batches = read_batches(settings['batches'], device, names)
   forward = model
   if gathered:
     forward = Gathered(model)
