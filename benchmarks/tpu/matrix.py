@@ -53,6 +53,7 @@ CHIPS = {
 ROWS = 64  # of a batch
 SECONDS = 1800  # for a cell, at most
 FAST = 'dtype=bfloat16,rng=rbg,'
+MODERN = FAST + 'body=modern,num_layers=2,'
 # Chips with attention kernels; the others always use XLA's attention.
 KERNELS = tuple(chip for chip in CHIPS if chip not in ('v2', 'v3'))
 
@@ -117,6 +118,13 @@ CASES = {
     arguments=FAST + 'kind=rtl,nsp=false,norm=pre'
   ),
   'fine-tuning': Case(kind='finetuning'),
+  # A layer that sees all, and one that looks through a window.
+  'modern, 512 and 1024': Case(
+    '2x768x12', arguments=MODERN + 'max_positions=1024', lengths=(512, 1024)
+  ),
+  'modern, 8192': Case(
+    '2x768x12', arguments=MODERN + 'max_positions=8192', lengths=(8192,)
+  ),
 }
 
 

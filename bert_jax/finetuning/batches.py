@@ -27,7 +27,7 @@ _CPU_WORTH, _WORTH = 1e11, 1e14
 def list_lengths(phase: task.Phase) -> tuple[int, ...]:
   """Returns the lengths that batches of a phase may have, ascending.
 
-  >>> list_lengths(task.Phase(0, 0, 1, 128, 32, 1, 1))
+  >>> list_lengths(task.Phase(0, 0, 1, 128, 32, 1, 1, 0.15, 1e4))
   (16, 32, 64, 96, 128)
   """
   longest = phase.seq_length

@@ -171,6 +171,7 @@ def test_a_card_says_how_long_the_rows_were(make_text):
   assert '| tokens of a row in training, at most | 128 |' in text
   assert '| longer texts | much worse' in text
   modern = {'model.body': 'modern', **recipes.BODIES['modern']}
+  modern['model.attention_init'] = 'wide'
   text = make_text(rows, **modern)
   assert '| longer texts | untried' in text and 'ModernBERT of 2' in text
   assert '\ntags:\n- modernbert\n---' in text
