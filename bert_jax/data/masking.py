@@ -68,7 +68,8 @@ def mask_tokens(
     mix: probabilities of [MASK], a random token, the same token; they sum to 1.
     size: P, from `count_predictions` of this rate or a higher one.
     special: ids that are never chosen.
-    continues: [B, S] bool, whether tokens go on the word before, as '##' pieces.
+    continues: bool, whether tokens go on the word before, as '##' pieces: [B, S], or
+      [V] where the id says it.
 
   Returns:
     The batch with new `input_ids`, and with `masked_lm_positions`,
@@ -82,7 +83,8 @@ def mask_tokens(
   else:
     after = np.zeros(ids.shape, bool)  # whether the cell before is a candidate
     after[:, 1:] = pairs.candidate.reshape(ids.shape)[:, :-1]
-    start = pairs.candidate & ~(continues & after).ravel()  # of words
+    going_on = continues[ids] if continues.ndim == 1 else continues
+    start = pairs.candidate & ~(going_on & after).ravel()  # of words
     leader = _choose_runs(pairs, ids.shape, start, unit == 'span')
 
   cell = np.flatnonzero(leader >= 0)
