@@ -166,12 +166,15 @@ def keep(workdir: str, directory: str):
 
   Inference reads nothing outside of a run. One that has begun keeps its files.
   """
-  for name in ('vocab.txt', 'tokenizer.json', 'manifest.json'):
+  names = 'vocab.txt', 'tokenizer.json', 'manifest.json'  # the last one last
+  if has_begun(workdir) and storage.exists(os.path.join(workdir, names[-1])):
+    return
+  for name in names:
     path, theirs = (os.path.join(x, name) for x in (workdir, directory))
-    if storage.exists(theirs) and not (
-      storage.exists(path) and has_begun(workdir)
-    ):
+    if storage.exists(theirs):
       storage.write(path, storage.read(theirs))
+    else:  # it may be of a start with another tokenizer
+      storage.delete(path)
 
 
 def _compare(workdir, config) -> dict:

@@ -234,3 +234,22 @@ def test_the_others_hear_of_a_directory_that_cannot_be_made(
   request.getfixturevalue('second')
   with pytest.raises(OSError, match=said):
     claim.check_shared(directory)
+
+
+def test_a_run_that_has_not_begun_keeps_one_tokenizer(tmp_path):
+  names = {'a': 'tokenizer.json', 'b': 'vocab.txt'}
+  for data, name in names.items():
+    (tmp_path / data).mkdir()
+    for file in (name, 'manifest.json'):
+      (tmp_path / data / file).write_text(data)
+  run = tmp_path / 'run'
+  run.mkdir()
+  for data, name in names.items():
+    claim.keep(str(run), str(tmp_path / data))
+    assert sorted(os.listdir(run)) == ['manifest.json', name]
+  (run / 'checkpoints' / '1').mkdir(parents=True)
+  assert claim.has_begun(str(run))
+  claim.keep(str(run), str(tmp_path / 'a'))
+  assert not (run / 'tokenizer.json').exists()
+  assert (run / 'vocab.txt').read_text() == 'b'
+  assert (run / 'manifest.json').read_text() == 'b'
