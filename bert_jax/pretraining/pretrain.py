@@ -172,7 +172,7 @@ def make_task(config: config_dict.ConfigDict, directory: str) -> task.Task:
     eval_batch=data.eval_batch,
     eval_batches=data.eval_batches,
     name_eval_part=data.name_eval_part,
-    describe=functools.partial(describe, entropy),
+    describe=functools.partial(describe, entropy, config.model.body),
     derive=derive,
     word=word,
     start=start,
@@ -269,7 +269,9 @@ def word(means: dict) -> str:
   return '\n'.join(lines)
 
 
-def describe(entropy: float, batch: dict[str, jax.Array]) -> list[str]:
+def describe(
+  entropy: float, body: str, batch: dict[str, jax.Array]
+) -> list[str]:
   """Describes the first batch and the corpus's entropy, as lines to print."""
   tokens, pairs = batch['input_mask'].sum(), batch.get('next_sentence_weights')
   more = ''
@@ -279,9 +281,15 @@ def describe(entropy: float, batch: dict[str, jax.Array]) -> list[str]:
   if pairs is not None:
     random = (batch['next_sentence_labels'] * pairs).sum() / pairs.sum()
     more += f', {random:.1%} random second texts'
-  return [
+  lines = [
     f'first batch: {1 - tokens / batch["input_mask"].size:.1%} padding, '
     f'{batch["masked_lm_weights"].sum() / tokens:.1%} of tokens to predict{more}',
     f'unigram entropy of the corpus: {entropy:.3f} nats; a model whose MLM loss '
     'stays near it has learnt word frequencies and nothing else',
   ]
+  if body == 'modern' and pairs is not None:
+    lines.append(
+      'WARNING: rows hold pairs of texts, which this body cannot tell apart; '
+      'data.rows=full_sentences makes none'
+    )
+  return lines

@@ -225,6 +225,15 @@ def test_rows_of_sentences_are_evaluated_and_described_without_pairs(sentences):
   assert f' {1 - batch["input_mask"].mean():.1%} padding' in line
 
 
+def test_the_modern_body_says_that_it_cannot_tell_pairs_apart(directory):
+  c = make_config()
+  made = pretrain.make_task(c, directory)
+  batch = made.train_batch(task.list_phases(c)[0], 0)
+  lines = pretrain.describe(7.0, 'modern', batch)
+  assert lines[:-1] == pretrain.describe(7.0, 'classic', batch)
+  assert lines[-1].startswith('WARNING: rows hold pairs of texts')
+
+
 def test_the_plateau_ends_a_nat_below_the_unigram_entropy(directory):
   entropy = manifest_file.read(directory)['unigram_entropy']
   assert pretrain.make_task(make_config(), directory).plateau == entropy - 1
